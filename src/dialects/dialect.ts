@@ -1,5 +1,5 @@
-/** What a dialect is: the words of one source system, read into jobs of ours, and a job of ours told in its words. Pure:
- *  whoever calls reads the files, and stores the jobs. Nothing outside this folder knows a dialect's words. */
+/** The interface of a dialect: it reads the documents of one source system into jobs, and shows a job in that system's
+ *  format. Pure: the caller reads files and stores jobs. Nothing outside this folder knows these formats. */
 
 import type { RetryRecord } from "../core/explain/decision-text.ts";
 import type { JobEvent } from "../core/job/event.ts";
@@ -16,7 +16,7 @@ export const DIALECT_NAMES = ["opal", "fluster", "noetl", "attune", "agent-task"
  *  const name: DialectName = "fluster"; */
 export type DialectName = (typeof DIALECT_NAMES)[number];
 
-/** What a reader may ask for beside the document.
+/** What a reader may use besides the document.
  *  @example
  *  const context: ReadContext = {
  *    ...{ settings: DIALECT_DEFAULTS, parameters: {}, documents: [], file: "job.yaml" },
@@ -24,17 +24,17 @@ export type DialectName = (typeof DIALECT_NAMES)[number];
  *  }; */
 export interface ReadContext {
   readonly settings: DialectSettings;
-  /** What people give with `-p`: for dialects whose files take parameters. */
+  /** Parameters given with `-p`, for dialects whose files take some. */
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** Other documents that came with it, as the roles of an agent. */
+  /** Other documents of the same command, such as the roles of an agent. */
   readonly documents: readonly unknown[];
-  /** A YAML file, by its path from the document's own folder, or null if there is none. */
+  /** A YAML file, by its path from the document's folder; null if it does not exist. */
   yaml(path: string): unknown | null;
-  /** The bytes of a file, by its path from the document's own folder, or null if there is none. */
+  /** The bytes of a file, by its path from the document's folder; null if it does not exist. */
   bytes(path: string): Uint8Array | null;
-  /** The name of the file, as given; for messages and for names that follow from it. */
+  /** The name of the file, as given; used in messages and for names derived from it. */
   readonly file: string;
-  /** Who makes ids where a dialect wants one before its job is stored. */
+  /** For dialects that need an id before the job is stored. */
   randomBytes(count: number): Uint8Array;
 }
 
@@ -43,29 +43,30 @@ export interface ReadContext {
  *  const entry: ReadEntry = { task: "exec", input: { argv: ["true"] } }; */
 export type ReadEntry = SubmitEntry & { readonly task: string };
 
-/** The jobs of a document, and what of it cannot be done.
+/** The jobs of a document, and notes about what it asks for and Perdure does not support.
  *  @example
  *  const { jobs, notes }: Reading = dialectOf("fluster").read(document, context); */
 export interface Reading {
   readonly jobs: readonly ReadEntry[];
-  /** What the document says and Perdure cannot do, one sentence each. Never a mistake: those are thrown. */
+  /** What the document asks for and Perdure does not support, one sentence each. Mistakes are thrown instead. */
   readonly notes: readonly string[];
 }
 
-/** Everything there is to tell of a job.
+/** Everything a view may show of a job.
  *  @example
  *  const parts: ViewParts = { job: await job.get(), attempts: await job.attempts(), events, workerName: () => null }; */
 export interface ViewParts {
   readonly job: JobInfo;
-  /** Those that have ended, oldest first. */
+  /** Ended attempts, oldest first. */
   readonly attempts: readonly AttemptRow[];
-  /** All of this job, in order. */
+  /** All events of this job, in order. */
   readonly events: readonly JobEvent[];
-  /** The name of a worker by its session, as far as it is known. */
+  /** The name of a worker by its session, if known. */
   readonly workerName: (session: string) => string | null;
-  /** Its children, for views that show them; left out, nothing is shown of them. */
+  /** Children, for views that show them; if absent, the view has none. */
   readonly children?: ViewChildren;
-  /** The instant at which it is asked. Without it, the last event's is taken: some waits then look longer than they are. */
+  /** The time of the request. Without it the time of the last event is used, and some waits then look longer than they
+   *  are. */
   readonly now?: number;
 }
 
@@ -74,11 +75,11 @@ export interface ViewParts {
  *  const { jobs: children, more } = parts.children ?? ({ jobs: [], more: false } satisfies ViewChildren); */
 export interface ViewChildren {
   readonly jobs: readonly JobInfo[];
-  /** There are others. */
+  /** There are more children than these. */
   readonly more: boolean;
 }
 
-/** Events of another system for people: a head for each column, and the cells of each line.
+/** Events in another system's format as a table: a heading per column, and the cells of each row.
  *  @example
  *  const { heads, rows }: EventTable = eventTable("noetl", "view")(parts);
  *  console.log(heads.join("  "), rows.length); */
@@ -113,61 +114,61 @@ export interface Dialect {
   readonly name: DialectName;
   /** What its files are called in messages: "a fluster job". */
   readonly called: string;
-  /** Whether a document looks like one of its own. Cheap, and no promise that it is a good one. */
+  /** Whether a document looks like one of this system. A cheap check; the document may still be invalid. */
   recognises(document: unknown): boolean;
   /** What its documents are recognised by, for the error about a document of no known kind. */
   readonly signs: DocumentSigns;
   /** A file in the folder above a document's: readers may then read that whole folder, not only the document's own. */
   readonly packFile?: string;
-  /** Throws a `ConfigError` whose path leads to the mistake from the document's root, as in `spec.retry.maxAttempts`. */
+  /** Throws a `ConfigError` with the path of the mistake from the document's root, as in `spec.retry.maxAttempts`. */
   read(document: unknown, context: ReadContext): Reading;
-  /** Whether a job was made from one of its files, or by its API. */
+  /** Whether a job came from one of its files, or through its API. */
   isSource(job: JobInfo): boolean;
   /** Whether its view of a job shows the job's children. */
   readonly showsChildren?: boolean;
   /** A job as this system's API shows it. */
   view(parts: ViewParts): unknown;
-  /** Its events in this system's words, where it has such. */
+  /** The job's events in this system's format, if it has one. */
   events?(parts: ViewParts): readonly unknown[];
-  /** The same events for people. */
+  /** The same events as a table. */
   eventTable?(parts: ViewParts): EventTable;
-  /** The submit keys of the jobs that a text may stand for, where this system's clients know its jobs by ids of their own. */
+  /** The submit keys that a reference may belong to, if this system's clients use ids or names of their own. */
   keysOf?(reference: string): readonly string[];
-  /** For help: what such a text is, as in "the name of an AgentTask". */
+  /** For help: what such a reference is, as in "the name of an AgentTask". */
   readonly reference?: string;
-  /** For systems whose documents are objects with a name: applied again, they are the same job. */
+  /** For systems whose documents have names: a document that is applied again is the same job. */
   readonly named?: NamedDocuments;
   /** Annotations that only the dialect itself reads. */
   readonly bookkeeping?: readonly string[];
-  /** Its term for why a job was run again, where it has such. */
+  /** Its term for the reason of a retry, if it has one. */
   retryReason?(retry: RetryRecord): string;
 }
 
-/** A document and the job that was made from it before, where its name decides which job that is.
+/** Compares a document with the job made from it earlier, if its name determines which job that is.
  *  @example
  *  const { named } = dialectOf("agent-task");
  *  if (named !== undefined) console.log(named.key(entry), named.differences(job, entry)); */
 export interface NamedDocuments {
-  /** The submit key that follows from the name. A key that is given beside the document takes its place. */
+  /** The submit key derived from the name. A key given beside the document replaces it. */
   key(entry: ReadEntry): string;
   /** For messages: "AgentTask write-tests". */
   called(entry: ReadEntry): string;
-  /** How a command names the job. */
+  /** How a command refers to the job. */
   reference(job: JobInfo, entry: ReadEntry): string;
-  /** What the document would change in the job that has its key; empty if that is the same. A redrive of the job is no change
-   *  of its document. Also of another document with the same name, whose job is not stored yet. */
+  /** What the document would change in the job that has its key; empty if nothing. A redrive of the job does not count
+   *  as a change. Also compares with another document of the same name whose job is not stored yet. */
   differences(before: JobInfo | ReadEntry, entry: ReadEntry): readonly Difference[];
   /** What to do instead of applying a document that differs from a job, or from another document. */
   instead(job: JobInfo | null, entry: ReadEntry, differences: readonly Difference[]): string;
-  /** Whether a key of a job, without its parent in front, is the one that follows from its name. */
+  /** Whether a job's key, without its parent's prefix, is the one derived from its name. */
   isNameKey(job: JobInfo, key: string): boolean;
 }
 
-/** One value that differs. Variables, which may hold secrets, are named without their values.
+/** One value that differs. Variables may hold secrets, so their values are left out.
  *  @example
  *  const differences: readonly Difference[] = [{ path: "spec.prompt", text: 'spec.prompt: "a" -> "b"' }]; */
 export interface Difference {
-  /** In the document. */
+  /** Its path in the document. */
   readonly path: string;
   readonly text: string;
 }

@@ -1,4 +1,4 @@
-/** `perdure/dialects`: the source systems whose files Perdure reads, and in whose words it tells of jobs. */
+/** `perdure/dialects`: reads files of the source systems, and shows jobs in their formats. */
 export type { AgentChange } from "./agent-task/change.ts";
 export { type ResubmitOptions, type Resubmitted, resubmit } from "./agent-task/change.ts";
 export type {

@@ -1,5 +1,4 @@
-/** Reads a job with its attempts, events and children for a view, bounded: the same from a server and from a local
- *  database. */
+/** Reads a job with its attempts, events and children for a view, with limits. Works on a server and on a local database. */
 
 import type { JobHandle } from "../core/api/jobs.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -9,8 +8,7 @@ import { attemptsAtSnapshot, eventsAtSnapshot } from "../core/job/snapshot.ts";
 import type { AttemptRow, JobInfo } from "../core/job/views.ts";
 import type { ViewChildren, ViewParts } from "./dialect.ts";
 
-// A job with what is recorded of it, read by the library's face: so a view is the same from a server and from data
-// here. The job may go on while it is read; what is shown is how it stood when the reading began.
+// The job may change while it is read; the view shows it as it was when reading began.
 
 export async function readParts(
   handle: Pick<JobHandle<unknown>, "get" | "attempts" | "events">,
@@ -21,9 +19,9 @@ export async function readParts(
   return { job, attempts: attemptsAtSnapshot(job, attempts), events: eventsAtSnapshot(job, events) };
 }
 
-/** A view is shown as a whole, so this many events are held for it. */
+/** A view is built in memory from all events, so their number is limited. */
 export const VIEWED_EVENTS = 5_000;
-/** Attempts that a view shows, and the characters they may have together: the latest. */
+/** The most recent attempts that a view shows, and the characters they may have together. */
 const VIEWED_ATTEMPTS = 300;
 const VIEWED_CHARS = 16_777_216;
 
@@ -37,7 +35,7 @@ async function attemptsOf(handle: Pick<JobHandle<unknown>, "attempts">, job: Job
   let chars = 0;
   for (let after = Math.max(0, job.attempt - VIEWED_ATTEMPTS); after < job.attempt && chars < VIEWED_CHARS; ) {
     const page = await handle.attempts({ after });
-    // A server of an earlier version knows no pages, and sends all of them.
+    // Servers of earlier versions have no pages and send all attempts.
     const next = page.filter(({ attempt }) => attempt > after);
     if (next.length === 0) break;
     for (const { result, log } of next) chars += (result?.length ?? 0) + (log?.length ?? 0);
@@ -49,14 +47,14 @@ async function attemptsOf(handle: Pick<JobHandle<unknown>, "attempts">, job: Job
 
 async function eventsOf(handle: Pick<JobHandle<unknown>, "events">): Promise<JobEvent[]> {
   const events: JobEvent[] = [];
-  // All of them are of this job.
+  // All events here belong to this job.
   for await (const event of handle.events()) events.push(event as JobEvent);
   return events;
 }
 
-// The children of a job for a view, bounded: a job may have ten thousand, and each may be large.
+// Children are limited: a job may have ten thousand, and each may be large.
 
-/** More would fill the screen twice. */
+/** About two screens. */
 const VIEWED_CHILDREN = 100;
 
 /** A page of children, oldest first; `next` is null after the last. */
@@ -68,7 +66,7 @@ export type FindChildren = (filter: {
 
 const OTHERS: readonly JobState[] = ["queued", "running", "blocked", "cancelled", "succeeded"];
 
-/** All of them, oldest first. Where they are too many, those that failed come first, and then the oldest of the others. */
+/** All children, oldest first. If there are too many: failed ones first, then the oldest others. */
 export async function readChildren(find: FindChildren): Promise<ViewChildren> {
   const all = await upTo(find, VIEWED_CHILDREN);
   if (!all.more) return all;
@@ -78,7 +76,7 @@ export async function readChildren(find: FindChildren): Promise<ViewChildren> {
   return { jobs: [...failed.jobs, ...others], more: true };
 }
 
-/** A page may be short though others follow: where they are heavy, or few of many fit. */
+/** A page may be short although more follow: if jobs are large, or if few of many match. */
 async function upTo(find: FindChildren, most: number, state?: readonly JobState[]): Promise<ViewChildren> {
   const jobs: JobInfo[] = [];
   let cursor: string | null = null;

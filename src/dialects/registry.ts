@@ -1,4 +1,4 @@
-/** All dialects, by their names and by what their documents look like, and all views of jobs and of events. */
+/** Finds dialects by name or by document, and the views of jobs and events that they have. */
 import { asOneOf } from "../core/check.ts";
 import type { RetryRecord } from "../core/explain/decision-text.ts";
 import type { JobInfo } from "../core/job/views.ts";
@@ -16,7 +16,7 @@ import { opal, opalAttemptsView } from "./opal/dialect.ts";
  *  for (const { name, called } of DIALECTS) console.log(name, called); */
 export const DIALECTS: readonly Dialect[] = [opal, flusterDialect, noetl, attune, agentTask];
 
-/** Throws a `ConfigError` that names the nearest. `path` names who asked.
+/** Throws a `ConfigError` that suggests the nearest name. `path` is where the name was given.
  *  @example
  *  const { jobs } = dialectOf("noetl").read(document, context); */
 export function dialectOf(name: unknown, path = "dialect"): Dialect {
@@ -25,19 +25,19 @@ export function dialectOf(name: unknown, path = "dialect"): Dialect {
   return DIALECTS.find((each) => each.name === found) as Dialect;
 }
 
-/** The paths of the documents that one document holds; null where it holds none but itself. */
+/** The paths of the documents inside a list document; null if it is not a list. */
 export function documentsWithin(document: unknown): readonly (readonly (string | number)[])[] | null {
   return listedManifests(document);
 }
 
-/** All dialects that a document may be of.
+/** All dialects that recognise a document.
  *  @example
  *  const names = candidates(document).map(({ name }) => name); */
 export function candidates(document: unknown): readonly Dialect[] {
   return DIALECTS.filter((each) => each.recognises(document));
 }
 
-/** The one dialect that a document is of; null if there is none, or if it could be more than one: nobody guesses.
+/** The one dialect that recognises a document; null if none does, or more than one.
  *  @example
  *  const dialect = recognise(document);
  *  if (dialect === null) throw new Error("whose file is this?"); */
@@ -46,22 +46,22 @@ export function recognise(document: unknown): Dialect | null {
   return found.length === 1 ? (found[0] as Dialect) : null;
 }
 
-/** The files by which a folder is known as one whose subfolders hold documents. */
+/** Pack files: a folder with one has documents in its subfolders. */
 export const PACK_FILES: readonly string[] = DIALECTS.flatMap(({ packFile }) => packFile ?? []);
 
 /** For help: how a job can be referred to, in the terms of all dialects. */
 export const REFERENCE_TEXTS: readonly string[] = DIALECTS.flatMap(({ reference }) => reference ?? []);
 
-/** The submit keys of the jobs that a text may stand for, in the terms of any dialect: ids of OPAL's clients, names of
- *  AgentTasks and of jobs that fluster's clients launched.
+/** The submit keys that a reference may belong to, in any dialect: ids of OPAL's clients, names of AgentTasks and of
+ *  fluster's jobs.
  *  @example
  *  for (const key of submitKeysOf("job_92e725aa5034")) console.log((await perdure.jobs({ key })).jobs); */
 export function submitKeysOf(reference: string): readonly string[] {
   return [...new Set(DIALECTS.flatMap((each) => each.keysOf?.(reference) ?? []))];
 }
 
-/** Why a job was run again, as the system calls it whose preset its policy has; null where it has no term for that. The preset
- *  is named as its dialect, but for AgentTask's, which has no such terms.
+/** The reason of a retry in the terms of the system that the policy's preset is named after; null if it has no such
+ *  terms.
  *  @example
  *  for (const retry of explanation.retries) console.log(retryReason(explanation.preset, retry)); */
 export function retryReason(preset: PresetName | null, retry: RetryRecord): string | null {
@@ -91,53 +91,53 @@ const EVENT_TABLES: ReadonlyMap<string, (parts: ViewParts) => EventTable> = new 
   }),
 );
 
-/** What a job can be shown as.
+/** The views of a job.
  *  @example
  *  console.log(`-o ${JOB_VIEW_NAMES.join(" | ")}`); */
 export const JOB_VIEW_NAMES: readonly string[] = [...JOB_VIEWS.keys()];
-/** What its events can be shown as.
+/** The views of a job's events.
  *  @example
  *  console.log(`--view ${EVENT_VIEW_NAMES.join(" | ")}`); */
 export const EVENT_VIEW_NAMES: readonly string[] = [...EVENT_VIEWS.keys()];
 
-/** Shows a job as a dialect does. Throws a `ConfigError` that names the nearest view.
+/** Shows a job in the format of a dialect. Throws a `ConfigError` that suggests the nearest view.
  *  @example
  *  console.log(jobView("fluster", "view")(parts)); */
 export function jobView(name: unknown, path: string): View {
   return JOB_VIEWS.get(asOneOf(name, JOB_VIEW_NAMES, path)) as View;
 }
 
-/** The name of the dialect whose file or API a job came from; null for one of ours. */
+/** The dialect whose file or API a job came from; null for a job of Perdure's own. */
 export function sourceOf(job: JobInfo): DialectName | null {
   return DIALECTS.find((each) => each.isSource(job))?.name ?? null;
 }
 
-/** Whether a view of jobs shows their children, so that they must be read for it. */
+/** Whether a view shows children, so that they must be read for it. */
 export function showsChildren(view: unknown): boolean {
   return DIALECTS.some(({ name, showsChildren }) => name === view && showsChildren === true);
 }
 
-/** The key of a job for people: without its parent in front. Null where it has none, or one that says no more than its name. */
+/** A job's key as it is shown: without its parent's prefix. Null if it has none, or one derived from its name. */
 export function shownKey(job: JobInfo): string | null {
   const key = givenKey(job.parentId, job.key);
   return key !== null && DIALECTS.some(({ named }) => named?.isNameKey(job, key)) ? null : key;
 }
 
-/** The annotations of a job without those that a dialect keeps for itself. */
+/** A job's annotations, without those that only a dialect reads. */
 export function shownAnnotations({ annotations }: Pick<JobInfo, "annotations">): readonly [string, string][] {
   return Object.entries(annotations).filter(
     ([name]) => !DIALECTS.some(({ bookkeeping }) => bookkeeping?.includes(name)),
   );
 }
 
-/** Shows the events of a job as a dialect does.
+/** Shows a job's events in the format of a dialect.
  *  @example
  *  for (const each of eventView("noetl", "view")(parts)) console.log(each); */
 export function eventView(name: unknown, path: string): (parts: ViewParts) => readonly unknown[] {
   return EVENT_VIEWS.get(asOneOf(name, EVENT_VIEW_NAMES, path)) as (parts: ViewParts) => readonly unknown[];
 }
 
-/** Shows the events of a job as a dialect does, for people.
+/** Shows a job's events in the format of a dialect, as a table.
  *  @example
  *  for (const row of eventTable("noetl", "view")(parts).rows) console.log(row.join("  ")); */
 export function eventTable(name: unknown, path: string): (parts: ViewParts) => EventTable {

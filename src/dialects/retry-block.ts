@@ -1,5 +1,5 @@
-/** A `retry:` block by itself, in the words of whichever system it was written for: told by a field that only one of them has.
- *  A block of Perdure's own words is not looked at. */
+/** Reads a `retry:` block without a document around it, in the format of the system that has one of its fields. A
+ *  block in Perdure's own format is left alone. */
 import { isPlain } from "../core/check.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { PolicyFields } from "../core/policy/policy.ts";
@@ -12,7 +12,7 @@ import type { DialectSettings } from "./settings.ts";
 
 type RetryReader = (value: unknown, path: string, settings: DialectSettings, notes: string[]) => PolicyFields;
 
-const READERS: readonly (readonly [name: DialectName, telling: readonly string[], read: RetryReader])[] = [
+const READERS: readonly (readonly [name: DialectName, fields: readonly string[], read: RetryReader])[] = [
   [
     "fluster",
     [
@@ -38,8 +38,8 @@ const READERS: readonly (readonly [name: DialectName, telling: readonly string[]
   ],
 ];
 
-/** Null if it is in none of their words, or not in those of the dialect that is named. Throws a `ConfigError` if it is, and has
- *  a mistake. Named, `true` and `3` mean what they mean there. Adds to `notes` what may surprise whoever wrote it. */
+/** Null if the block is in no dialect's format, or if the named dialect has no such blocks. Throws a `ConfigError` for
+ *  a mistake. With a name, `true` and `3` have that dialect's meaning. Adds to `notes` what may surprise the author. */
 export function retryBlock(
   value: unknown,
   path: string,
@@ -53,11 +53,11 @@ export function retryBlock(
   }
   if (!isPlain(value)) return null;
   const names = Object.keys(value);
-  const found = READERS.find(([, telling]) => names.some((name) => telling.includes(name)));
+  const found = READERS.find(([, fields]) => names.some((name) => fields.includes(name)));
   return found === undefined ? null : found[2](value, path, settings(), notes);
 }
 
-/** The dialects in whose words a block can be read, for who has to say which one is meant. */
+/** The dialects that can read a block, to suggest them. */
 export function retryDialects(value: unknown, path: string, settings: DialectSettings): DialectName[] {
   return READERS.flatMap(([name, , read]) => {
     try {

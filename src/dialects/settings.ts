@@ -1,5 +1,5 @@
-/** What holds for jobs of each dialect where their files say nothing. Set by whoever holds the jobs: a server in its
- *  configuration, a program when it opens a store, or a command for data of its own. In the units of the source systems. */
+/** Defaults for files of each dialect, in the units of the source systems. Set in a server's configuration, by a
+ *  program that opens a store, or by a command that works on local data. */
 import type { Perdure } from "../core/api.ts";
 import { asObject } from "../core/check.ts";
 import { AGENT_DEFAULTS, type AgentSettings } from "./agent-task/settings.ts";
@@ -7,7 +7,7 @@ import { ATTUNE_DEFAULTS, type AttuneSettings } from "./attune/settings.ts";
 import { FLUSTER_DEFAULTS, type FlusterSettings } from "./fluster/settings.ts";
 import { OPAL_FILE_DEFAULTS, type OpalFileSettings } from "./opal/settings.ts";
 
-/** What holds for jobs of each dialect where their files say nothing.
+/** Defaults for files of each dialect.
  *  @example
  *  const settings: DialectSettings = await dialectSettingsFrom(perdure); */
 export interface DialectSettings {
@@ -17,10 +17,10 @@ export interface DialectSettings {
   readonly agent: AgentSettings;
 }
 
-/** As a program sets them: what it leaves out has its default. */
+/** As a program sets them; what it leaves out has its default. */
 export type DialectSettingsInput = { readonly [K in keyof DialectSettings]?: Partial<DialectSettings[K]> };
 
-/** What holds where nothing is set.
+/** The defaults of the defaults.
  *  @example
  *  const retries = DIALECT_DEFAULTS.fluster.defaultMaxRetriesFailure; */
 export const DIALECT_DEFAULTS: DialectSettings = {
@@ -43,7 +43,8 @@ export function withPrograms(settings: DialectSettings): DialectSettings {
 
 const GROUPS = Object.keys(DIALECT_DEFAULTS) as (keyof DialectSettings)[];
 
-/** The settings of a server, or those that a store was opened with. A group that it does not know has its defaults.
+/** The settings of a server, or those that a store was opened with. A group that an older server does not have gets
+ *  its defaults.
  *  @example
  *  const { fluster } = await dialectSettingsFrom(perdure); */
 export async function dialectSettingsFrom(perdure: Pick<Perdure, "dialectSettings">): Promise<DialectSettings> {

@@ -1,17 +1,17 @@
-/** Small pieces that several dialects share: the job that a resubmit came from, job ids in documents, the note about
- *  a delay above its cap. */
+/** Shared by several dialects: the origin of a resubmitted job, job ids in documents, and the note about a delay above
+ *  its cap. */
 
 import { ConfigError } from "../core/errors.ts";
 import type { JobInfo } from "../core/job/views.ts";
 
-// Where a job came from that `resubmit` made: the id of the job before stands in an annotation, to be shown, and in a
-// tag, by which lists find it with an index.
+// `resubmit` records the id of the original job in an annotation, to be shown, and in a tag, so that lists can find it by
+// an index.
 
 export const RESUBMIT_OF = "resubmit-of";
-/** What a job may have. */
+/** The limit of tags per job. */
 const MAX_TAGS = 20;
 
-/** Null of a job that was not made from another one. */
+/** Null for a job that was not resubmitted from another. */
 export function originOf({ annotations }: Pick<JobInfo, "annotations">): string | null {
   return Object.hasOwn(annotations, RESUBMIT_OF) ? (annotations[RESUBMIT_OF] as string) : null;
 }
@@ -24,13 +24,13 @@ export function isOriginTag(tag: string): boolean {
   return tag.startsWith(`${RESUBMIT_OF}=`);
 }
 
-/** The tags of a job that is made from another. One with no room for another tag is not found by it. */
+/** The tags of the new job. If there is no space for one more tag, lists do not find it by its origin. */
 export function tagsFrom({ id, tags }: Pick<JobInfo, "id" | "tags">): string[] {
   const own = tags.filter((tag) => !isOriginTag(tag));
   return own.length < MAX_TAGS ? [...own, originTag(id)] : own;
 }
 
-// The id of a job of ours, where a document names another one. Whether there is such a job, nobody knows here.
+// A job id in a document. Whether that job exists is checked later.
 
 const JOB_ID = /^job_[0-7][0-9a-hjkmnp-tv-z]{25}$/;
 
@@ -43,20 +43,20 @@ export function asJobId(value: unknown, path: string): string {
   throw new ConfigError({ path, given: value, allowed: "the id of a job, in full: job_ and 26 characters" });
 }
 
-// A first delay above the cap is no mistake, but rarely what was meant: the delays then never grow.
+// A first delay above the cap is valid, but rarely intended: the delays never grow.
 
 interface CappedDelay {
-  /** Where it stands, from the document's root. */
+  /** Its path from the document's root. */
   readonly path: string;
-  /** The field with its value as it was given, as in `initial_delay is 90`. */
+  /** The field with its value, as in `initial_delay is 90`. */
   readonly said: string;
   readonly initialMs: number;
   readonly capMs: number;
-  /** Runs in all: of one that has no retry nothing is said. */
+  /** Attempts in total; without a retry there is no note. */
   readonly runs: number;
 }
 
-/** Adds to `notes` where there is something to tell. */
+/** Adds a note if the first delay is above the cap. */
 export function noteCap({ path, said, initialMs, capMs, runs }: CappedDelay, notes: string[]): void {
   if (runs < 2 || initialMs <= capMs) return;
   notes.push(`${path}: ${said}, and every retry waits for the cap of ${capMs / 1_000} s.`);

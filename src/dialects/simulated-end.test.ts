@@ -12,7 +12,7 @@ function endOf(preset: PresetName, outcomes: string, maxAttempts = 2) {
 }
 
 describe("the end of a simulated job", () => {
-  it("is told in the words of its preset's system", () => {
+  it("is in the terms of its preset's system", () => {
     expect(endOf("default", "fail")).toBe(null);
     expect(endOf("opal", "lost,lost")).toEqual({ dialect: "opal", status: "failed", error: "max_retries_exceeded_a2" });
     expect(endOf("opal", "lost,ok")).toEqual({ dialect: "opal", status: "succeeded", error: null });
@@ -40,7 +40,7 @@ describe("the end of a simulated job", () => {
     expect(endOf("agent", "fail,ok")).toMatchObject({ status: "Completed", error: null });
   });
 
-  it("is told whatever happened", () => {
+  it("exists whatever happened", () => {
     const preset = fc.constantFrom<PresetName>("opal", "fluster", "noetl", "attune", "agent");
     const word = fc.constantFrom(
       ...["ok", "fail", "http:503", "timeout", "lost", "oom", "logical", "budget", "invalid", "queue-timeout"],

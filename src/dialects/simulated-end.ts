@@ -1,5 +1,4 @@
-/** The end of a simulated job in the words of the system whose preset it has: what its users would read there. Told by the
- *  same views that tell of real jobs. */
+/** The end of a simulated job in the terms of the system that the preset is named after. Uses the same views as real jobs. */
 import { jobName } from "../core/job/job-name.ts";
 import type { PresetName } from "../core/policy/policy.ts";
 import type { Simulation } from "../core/simulate/simulate.ts";
@@ -12,14 +11,14 @@ import { opalJob } from "./opal/job.ts";
 
 export interface DialectEnd {
   readonly dialect: DialectName;
-  /** Its state, or where events tell of it, their types. */
+  /** Its state, or the types of its last events. */
   readonly status: string;
   readonly error: string | null;
 }
 
 type SimulatedEndReader = (parts: ViewParts) => DialectEnd;
 
-const TELL: Readonly<Record<Exclude<PresetName, "default">, SimulatedEndReader>> = {
+const END_READERS: Readonly<Record<Exclude<PresetName, "default">, SimulatedEndReader>> = {
   opal: ({ job, attempts, workerName }) => {
     const { status, error } = opalJob(job, attempts, workerName);
     return { dialect: "opal", status, error };
@@ -30,7 +29,7 @@ const TELL: Readonly<Record<Exclude<PresetName, "default">, SimulatedEndReader>>
   },
   noetl: (parts) => {
     const events = noetlEvents(parts);
-    // What followed from the last run, which begins with how it ended.
+    // What followed the last attempt, whose first event is its end.
     const since = events.slice(events.findLastIndex(({ event_type }) => event_type === "action_started") + 2);
     const status = since.map(nameOf).join(", ");
     return { dialect: "noetl", status: status || "queued", error: events.at(-1)?.error ?? null };
@@ -49,12 +48,12 @@ const TELL: Readonly<Record<Exclude<PresetName, "default">, SimulatedEndReader>>
   },
 };
 
-/** With the condition that said no, under the name that it has there. */
+/** With the condition that stopped the retries. */
 function nameOf({ event_type, context: { decided_by: by } }: NoetlEvent): string {
   return by === "retry_when" || by === "stop_when" ? `${event_type} (${by})` : event_type;
 }
 
-/** Null under our own preset. `annotations` are those that its file gave it. */
+/** Null for Perdure's own preset. `annotations` are those from the job's file. */
 export function simulatedEnd(
   { job, attempts, events }: Pick<Simulation, "job" | "attempts" | "events">,
   annotations: Readonly<Record<string, string>> = {},
@@ -63,5 +62,5 @@ export function simulatedEnd(
   if (preset === "default") return null;
   const shown = { annotations, payload: null, name: jobName({ ...job, annotations }), failure: null };
   const info = { ...job, ...shown, liveUsage: null, budgets: [], result: undefined, progress: undefined };
-  return TELL[preset]({ job: info, attempts, events, workerName: (session) => session });
+  return END_READERS[preset]({ job: info, attempts, events, workerName: (session) => session });
 }

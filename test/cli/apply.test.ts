@@ -194,7 +194,7 @@ describe("apply", () => {
     const { code, stderr } = await ask("apply", "-f", "job.yaml");
     expect(code).toBe(2);
     expect(stderr).toContain(
-      "job.yaml:1:1: prompt: nothing is set that could run it; allowed: an engine in the settings",
+      "job.yaml:1:1: prompt: no engine is configured to run it; allowed: an engine in the settings",
     );
     expect((await server?.call("GET", "/v1/dialects"))?.body).toEqual(DIALECT_DEFAULTS);
     expect(await library.dialectSettings()).toEqual(DIALECT_DEFAULTS);
@@ -406,7 +406,8 @@ describe("convert", () => {
     const cwd = newDir();
     writeFileSync(join(cwd, "job.yaml"), `${SAMPLES.opal.replace("MAX_RETRIES: 3", "LEASE_TTL_SECS: 20")}`);
     const { stdout, stderr } = await perdure(["convert", "-f", "job.yaml"], { cwd, env: ENGINE });
-    const note = "job.yaml:4:8: env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers: set it there";
+    const note =
+      "job.yaml:4:8: env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers, and is ignored here; set it there";
     expect(stdout.split("\n")[0]).toBe(`# ${note}`);
     expect(stderr).toBe(`note: ${note}\n`);
   });

@@ -1,5 +1,5 @@
 /** OPAL, Track A2.1: its document told as tests, through the real engine on both stores. The words of its door and of its
- *  lines in the log are in test/opal and src/dialects/opal/words.test.ts. */
+ *  lines in the log are in test/opal and src/dialects/opal/format.test.ts. */
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../src/core/errors.ts";
 import { opal, opalAttemptsView } from "../../src/dialects/opal/dialect.ts";
@@ -312,7 +312,7 @@ describe("an OPAL file", () => {
 
   it.each([15, 3])("says what is the server's to set: OPAL_LEASE_TTL_SECS %d", (OPAL_LEASE_TTL_SECS) => {
     expect(read({ prompt: "x", env: { OPAL_LEASE_TTL_SECS } }).notes).toEqual([
-      "env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers: set it there",
+      "env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers, and is ignored here; set it there",
     ]);
   });
 
@@ -326,7 +326,7 @@ describe("an OPAL file", () => {
     [{ prompt: 5 }, "prompt", "a text, not empty"],
     [{ prompt: "x", promt: 1 }, "promt", 'Did you mean "prompt"?'],
     [{ prompt: "x", job_id: "a/b" }, "job_id", "1 to 100 letters"],
-    [{ prompt: "x", input_file: "nowhere" }, "input_file", "a file beside this one"],
+    [{ prompt: "x", input_file: "nowhere" }, "input_file", "a file in the folder of this one"],
     [{ prompt: "x", env: { OPAL_MAX_RETRY: 2 } }, "env.OPAL_MAX_RETRY", 'Did you mean "OPAL_MAX_RETRIES"?'],
     [{ prompt: "x", env: { OPAL_MAX_RETRIES: -1 } }, "env.OPAL_MAX_RETRIES", "a whole number"],
     [{ prompt: "x", env: { OPAL_MAX_RETRIES: 1e12 } }, "env.OPAL_MAX_RETRIES", "at most"],

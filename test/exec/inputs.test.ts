@@ -4,8 +4,8 @@ import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { opalExec } from "../../src/dialects/opal/exec.ts";
+import { opalKey } from "../../src/dialects/opal/format.ts";
 import { opalJob } from "../../src/dialects/opal/job.ts";
-import { opalKey } from "../../src/dialects/opal/words.ts";
 import { QUICK, sharedBench, tempDir, until } from "./kit.ts";
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");

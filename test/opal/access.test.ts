@@ -1,7 +1,7 @@
 /** Who may come in by OPAL's door: whoever has a token, and without one only who is on this machine, where it is wanted. */
 import { request } from "node:http";
 import { describe, expect, it } from "vitest";
-import { opalDoor } from "../../src/dialects/opal/server/routes.ts";
+import { opalRoutes } from "../../src/dialects/opal/server/routes.ts";
 import { anonymousCaller } from "../../src/dialects/opal/server/submit.ts";
 import { opalSettings } from "../../src/dialects/opal/settings.ts";
 import { ENGINE, startOpal } from "./kit.ts";
@@ -107,12 +107,12 @@ describe("opal.anonymous", () => {
   });
 
   it.each(["0.0.0.0", "::", "192.0.2.1", "jobs.example"])("is refused where the server listens on %s", (host) => {
-    expect(() => opalDoor(options, host)).toThrow(/^opal\.anonymous: .*without a token; allowed: only where/);
-    expect(() => opalDoor({ ...options, anonymous: false }, host)).not.toThrow();
+    expect(() => opalRoutes(options, host)).toThrow(/^opal\.anonymous: .*without a token; allowed: only if/);
+    expect(() => opalRoutes({ ...options, anonymous: false }, host)).not.toThrow();
   });
 
   it.each(["127.0.0.1", "127.8.8.8", "::1", "localhost"])("is taken where it listens on %s", (host) => {
-    expect(() => opalDoor(options, host)).not.toThrow();
+    expect(() => opalRoutes(options, host)).not.toThrow();
   });
 
   it("is for callers whose address is this machine's", () => {

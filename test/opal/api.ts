@@ -1,8 +1,8 @@
 /** OPAL's API as its clients use it, and waits for what it returns. Without the test runner: scripts use it too. */
 import { fileURLToPath } from "node:url";
 import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
+import type { OpalWorker } from "../../src/dialects/opal/format.ts";
 import type { OpalJob } from "../../src/dialects/opal/job.ts";
-import type { OpalWorker } from "../../src/dialects/opal/words.ts";
 
 export const ENGINE = ["sh", fileURLToPath(new URL("../../examples/opal-engine.sh", import.meta.url))];
 

@@ -1,7 +1,7 @@
 /** A server in this process with OPAL's door, and if wanted a worker beside it that runs the example's engine. */
 import { onTestFinished } from "vitest";
 import { exec } from "../../src/core/input/builtin.ts";
-import { opalDoor } from "../../src/dialects/opal/server/routes.ts";
+import { opalRoutes } from "../../src/dialects/opal/server/routes.ts";
 import { opalSettings } from "../../src/dialects/opal/settings.ts";
 import { startWorker } from "../../src/embedded/local-worker.ts";
 import type { ServerParts } from "../../src/server/context.ts";
@@ -28,13 +28,13 @@ export interface OpalServer extends TestServer {
 
 export async function startOpal(options: OpalKit = {}): Promise<OpalServer> {
   const { engine = ENGINE, anonymous = false, env = {}, ...rest } = options;
-  const door = opalDoor({ engine, anonymous, settings: opalSettings(env) }, rest.host ?? "127.0.0.1");
+  const routes = opalRoutes({ engine, anonymous, settings: opalSettings(env) }, rest.host ?? "127.0.0.1");
   let parts: ServerParts | undefined;
   const server = await startServer({
     ...rest,
-    routes(given) {
-      parts = given;
-      return door(given);
+    routes(context) {
+      parts = context;
+      return routes(context);
     },
   });
   onTestFinished(() => server.close());

@@ -156,10 +156,10 @@ it("says so when the job was to be cancelled: nothing was exceeded", async () =>
   expect(lines).toEqual(["warn: [Lease] ♻️ Reclaiming job job_1 (Attempt 1/2) -> FAILED (cancelled)"]);
 });
 
-it("tells when it cannot be told", async () => {
+it("logs a warning if the jobs cannot be read", async () => {
   const away = { jobs: () => Promise.reject(new Error("away")), history: () => Promise.reject(new Error("away")) };
   const { submit, lose, lines } = await start(() => away);
   await submit("opal:job_1", ["opal"]);
   await lose(1);
-  expect(lines).toEqual(["warn: jobs were reclaimed, but cannot be read for OPAL's log"]);
+  expect(lines).toEqual(["warn: cannot read reclaimed jobs for OPAL's log"]);
 });

@@ -20,9 +20,9 @@ import type { DialectSettings } from "../settings.ts";
 
 export interface DialectCli {
   readonly name: DialectName;
-  /** Its group of `DialectSettings`. */
+  /** How its group of `DialectSettings` is read. */
   readonly settings?: DialectSettingsReader;
-  /** What it adds to a server. Called before the server opens anything; throws where its settings cannot be served. */
+  /** What it adds to a server. Called before the server opens anything; throws if its settings are invalid for a server. */
   serve?(start: ServerStart): Promise<DialectServing>;
   /** What it adds to the help of commands, by their names. */
   readonly help?: Readonly<Record<string, DialectHelp>>;
@@ -79,9 +79,9 @@ export interface JobCopyOptions {
 
 export interface DialectSettingsReader {
   readonly group: keyof DialectSettings;
-  /** What reading its files may ask for. */
+  /** All settings that reading its files may need. */
   readonly keys: readonly SettingKey[];
-  /** Those of them that change the policies of jobs. */
+  /** Those that change the policies of jobs. */
   readonly policyKeys: readonly SettingKey[];
   /** `cwd` is where relative paths start. */
   read(config: Config, cwd: string): object;
@@ -91,19 +91,20 @@ export interface ServerStart {
   readonly config: Config;
   readonly cwd: string;
   readonly log: ServerLog;
-  /** Directories of the server, which no dialect may share. */
+  /** Directories of the server; a dialect must not use the same. */
   readonly folders: readonly { readonly what: string; readonly path: string }[];
 }
 
 export interface DialectServing {
   routes?(parts: ServerParts): ServedRoute[];
-  /** How often lost attempts are searched for, if more often than by default. */
+  /** How often to search for lost attempts, if more often than by default. */
   readonly reapEveryMs?: number;
-  /** As an observer of the engine. */
+  /** Observes the engine. */
   reaped?(attempts: readonly SettledAttempt[]): void;
-  /** Called with the running engine. The answer stops what was started, before the engine is closed. */
+  /** Called with the running engine. Returns a function that stops what it started; it is called before the engine is
+   *  closed. */
   start?(running: RunningEngine): () => Promise<void>;
-  /** Called last, also when the server could not be opened. */
+  /** Called last, even if the server could not be opened. */
   close?(): unknown;
 }
 

@@ -1,4 +1,4 @@
-/** What the dialects add to the command line, and their settings as `Config` has them. */
+/** What the dialects add to the command line, and their settings read from `Config`. */
 import type { CommandContext } from "../../cli/command.ts";
 import type { Config } from "../../cli/config/config.ts";
 import type { SettingKey } from "../../cli/config/settings.ts";
@@ -16,16 +16,16 @@ export const DIALECT_CLIS: readonly DialectCli[] = [opalCli, flusterCli, noetlCl
 
 const READERS = DIALECT_CLIS.flatMap(({ settings }) => settings ?? []);
 
-/** All settings that reading a file of another system may ask for. */
+/** All settings that reading a file of another system may need. */
 export const DIALECT_KEYS: readonly SettingKey[] = READERS.flatMap(({ keys }) => keys);
 
-/** `cwd` is where relative paths start. A mistake in a file that a setting names is reported with its place. */
+/** `cwd` is where relative paths start. A mistake in a file that a setting names is reported with its line. */
 export function dialectSettingsOf(config: Config, cwd: string): DialectSettings {
   const groups = READERS.map(({ group, read }) => [group, read(config, cwd)]);
   return Object.fromEntries(groups) as unknown as DialectSettings;
 }
 
-/** The settings that change the policies of files, of the dialect whose preset this is. */
+/** The settings that change policies, for the dialect with this preset. */
 export function policyKeysOf(preset: string | undefined): readonly SettingKey[] {
   return READERS.find(({ group }) => group === preset)?.policyKeys ?? [];
 }

@@ -16,11 +16,11 @@ function settings(files: Readonly<Record<string, string>> = {}, env: Io["env"] =
   return dialectSettingsOf(loadConfig({ io }, DIALECT_KEYS), cwd);
 }
 
-it("are the numbers of the documents where nothing is said", () => {
+it("default to the numbers of the documents", () => {
   expect(settings()).toEqual(DIALECT_DEFAULTS);
 });
 
-it("are read in the words of their systems", () => {
+it("have the names that their systems use", () => {
   const file = [
     "fluster: { default_max_retries_failure: 2, default_max_retries_preemption: 3, default_retry_delay_ms: 50 }",
     "attune: { ttl: 90s, retry: { enabled: false, base_backoff_secs: 0.5, max_backoff_secs: 9, backoff_multiplier: 1.5 } }",
@@ -93,6 +93,6 @@ it.each([
   ],
   ["opal: { retryBackoffs: [] }", "perdure.yaml:1:9: opal.retryBackoffs: got []; give a list of 1 to 100 numbers"],
   ["agent: { retry: { legionry: {} } }", "did you mean agent.retry.legionary"],
-])("are refused where they cannot work: %s", (text, message) => {
+])("are refused if they are invalid: %s", (text, message) => {
   expect(() => settings({ "perdure.yaml": text })).toThrow(message);
 });

@@ -7,7 +7,7 @@ import type { JobEvent } from "../../core/job/event.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import type { AttemptRow, JobInfo } from "../../core/job/views.ts";
 import { isName } from "../../core/names.ts";
-import { chargedBefore } from "../charged-attempts.ts";
+import { chargedBefore } from "../attempt-numbers.ts";
 import type { ViewParts } from "../dialect.ts";
 import { flusterEcho } from "./retry.ts";
 

@@ -13,7 +13,7 @@
 import { shortageText } from "../../core/decision/budget.ts";
 import { matchName } from "../../core/decision/match.ts";
 import type { AttemptEndData, JobEvent, StoredDecision } from "../../core/job/event.ts";
-import { counted, type NumberedEvent } from "../charged-attempts.ts";
+import { counted, type NumberedEvent } from "../attempt-numbers.ts";
 import type { ViewParts } from "../dialect.ts";
 import { type NoetlNode, nodeOf, retryOf } from "./node.ts";
 

@@ -1,7 +1,7 @@
 /** A job as NoETL shows it: its queue row, its status and its timeline. */
 
 import { isTerminal, type JobState } from "../../core/job/job.ts";
-import { counted, type NumberedEvent } from "../charged-attempts.ts";
+import { counted, type NumberedEvent } from "../attempt-numbers.ts";
 import type { EventTable, ViewParts } from "../dialect.ts";
 import { errorIn, type NoetlEvent, secondsOf } from "./events.ts";
 import { type NoetlNode, nodeOf, retryOf } from "./node.ts";

@@ -5,14 +5,14 @@ import type { StoredDecision } from "../../core/job/event.ts";
 import type { TimedEvent } from "../../core/job/fold.ts";
 import { isTerminal, type Job } from "../../core/job/job.ts";
 import type { AttemptRow } from "../../core/job/views.ts";
-import { counted } from "../charged-attempts.ts";
+import { counted } from "../attempt-numbers.ts";
+import { isoTime, leaseExpired, MAX_RETRIES_EXCEEDED, opalIdOf } from "./format.ts";
 import type { OpalEndedAttempt } from "./job.ts";
-import { isoTime, leaseExpired, MAX_RETRIES_EXCEEDED, opalIdOf } from "./words.ts";
 
-// The attempt document, which OPAL keeps beside its jobs and Perdure tells from a job's events: how many runs, the
-// last reclaim and the backoff it brought, and a history. In OPAL the next attempt wipes the reclaim before it; here
-// nothing is wiped, so its sample (two attempts, a backoff of 8 s and its reclaim) is what one reads while the second
-// runs. Attempts are numbered as their folders are, through redrives; `lease_expired_retry_N` has the number that
+// OPAL keeps an attempt document beside each job. Perdure derives it from the job's events: the number of attempts, the
+// last reclaim with its backoff, and a history. In OPAL the next attempt erases the last reclaim; here nothing is erased,
+// so OPAL's sample (two attempts, a backoff of 8 s and its reclaim) is what a client reads during the second attempt.
+// Numbers are those of the attempt folders and continue through redrives; `lease_expired_retry_N` has the number that
 // OPAL's limit counts.
 
 interface OpalHistoryEntry {
@@ -23,7 +23,7 @@ interface OpalHistoryEntry {
   readonly outcome: "succeeded" | "failed" | "timeout" | "lease_expired" | "interrupted" | "released" | null;
   readonly error: string | null;
   readonly worker_id: string | null;
-  /** How long the job waited after it; null where no retry followed. */
+  /** How long the job waited after it; null if no retry followed. */
   readonly backoff_secs: number | null;
 }
 
@@ -43,7 +43,7 @@ export interface OpalAttempts {
 
 type Closing = Extract<TimedEvent, { data: { decision: StoredDecision } }>;
 
-/** `attempts` are all that have ended, `events` all of the job, both in order. */
+/** `attempts` are all ended attempts, `events` all events of the job, both in order. */
 export function opalAttempts(
   job: Job,
   attempts: readonly OpalEndedAttempt[],
@@ -51,12 +51,12 @@ export function opalAttempts(
 ): OpalAttempts {
   const inChapter = events.slice(events.findLastIndex(({ name }) => name === "job.redriven") + 1);
   const closings = events.filter(isClosing);
-  // A run that was handed back is no failure: the backoff before it still counts.
+  // A returned attempt is not a failure: the backoff before it still counts.
   const last = inChapter.filter(isClosing).findLast(({ name }) => name !== "attempt.interrupted");
-  // One that ended while it waited has no next attempt.
+  // A job that ended while it waited has no next attempt.
   const backoff = last?.data.decision.kind === "retry" && !isTerminal(job.state) ? last.data.decision : null;
   const lost = inChapter.findLast((event) => event.name === "attempt.lost");
-  // Someone may have moved it since.
+  // It may have been rescheduled since.
   const notBefore = job.state === "queued" ? job.runAt : (backoff?.runAt ?? null);
   return {
     job_id: opalIdOf(job) ?? job.id,
@@ -73,7 +73,7 @@ export function opalAttempts(
 }
 
 function isClosing(event: TimedEvent): event is Closing {
-  // A wait that ran out closes no attempt, nor does a start that was refused.
+  // An expired wait closes no attempt, nor does a refused start.
   return "decision" in event.data && event.name.startsWith("attempt.");
 }
 
@@ -112,7 +112,7 @@ function historyOf(
 function outcomeOf(outcome: string, decision: StoredDecision | undefined): OpalHistoryEntry["outcome"] {
   switch (outcome) {
     case "completed":
-      // A completed run that a condition sends round again is not what was wanted of it.
+      // A completed attempt that a condition repeats is not a success.
       return decision === undefined || decision.kind === "succeed" ? "succeeded" : "failed";
     case "lost":
       return "lease_expired";
@@ -139,9 +139,8 @@ function delaySecs({ delay }: StoredDecision): number | null {
   return delay === undefined ? null : delay.delayMs / 1_000;
 }
 
-// `attempt_N/result.json` of an attempt whose engine wrote none: what is recorded of how it went. It is made to be
-// read, and never put where attempts leave their files: a result.json there is the command's own verdict
-// (docs/decisions/0042).
+// `attempt_N/result.json` for an attempt whose engine wrote none, from what is recorded. It is only served, never stored
+// with the attempt's files: a result.json there would be the command's own verdict (docs/decisions/0042).
 
 export interface OpalResult {
   readonly job_id: string;
@@ -150,18 +149,18 @@ export interface OpalResult {
   /** As in the history of the attempt document; null while it runs. */
   readonly outcome: OpalHistoryEntry["outcome"];
   readonly error: string | null;
-  /** Null while it runs, and where no engine was seen to end. */
+  /** Null while it runs, and if the engine's end was not observed. */
   readonly exit_code: number | null;
   readonly started_at: string;
   readonly completed_at: string | null;
   readonly worker_id: string | null;
 }
 
-/** An attempt that has ended, with its result. */
+/** An ended attempt with its result. */
 export type AttemptWithResult = OpalEndedAttempt & Pick<AttemptRow, "result">;
 
-/** `attempts` are some that have ended, this one among them unless it runs; `events` are all of the job, in order. Null where there
- *  is no such attempt. */
+/** `attempts` are some ended attempts, including this one unless it runs; `events` are all of the job, in order. Null
+ *  if there is no such attempt. */
 export function opalResult(
   job: Job,
   attempts: readonly AttemptWithResult[],
@@ -179,7 +178,7 @@ export function opalResult(
   };
 }
 
-/** As a file: for people too. */
+/** Formatted as a file. */
 export function opalResultText(result: OpalResult): string {
   return `${JSON.stringify(result, null, 2)}\n`;
 }
@@ -189,7 +188,7 @@ function statusOf(outcome: OpalHistoryEntry["outcome"]): OpalResult["status"] {
   return outcome === "succeeded" ? "succeeded" : "failed";
 }
 
-/** Of one that ended without success and without a failure of its own: it was handed back. */
+/** The status of an attempt that was returned: neither success nor failure. */
 function endOf(outcome: OpalHistoryEntry["outcome"]): string | null {
   return outcome === null || outcome === "succeeded" ? null : outcome;
 }

@@ -1,14 +1,14 @@
-/** A job as OPAL's clients submit it, a prompt with metadata and perhaps a file, as a command: the engine that is
- *  configured, which finds them in its environment and in files.
+/** Turns a job of OPAL's clients, a prompt with metadata and an optional file, into a command: the configured engine, which gets
+ *  them in its environment and in files.
  *
- *    OPAL_JOB_ID       the id under which the client knows the job
- *    OPAL_PROMPT       the prompt, if it has at most 32 KiB and no NUL, which an environment cannot hold
+ *    OPAL_JOB_ID       the client's id of the job
+ *    OPAL_PROMPT       the prompt, if it has at most 32 KiB and no NUL
  *    OPAL_PROMPT_FILE  a file with the prompt, always
  *    OPAL_METADATA     JSON
- *    OPAL_INPUT_FILE   the client's file, if it sent one
- *    OPAL_RETRY        JSON: the retry of this job, if it has one of its own
+ *    OPAL_INPUT_FILE   the client's file, if any
+ *    OPAL_RETRY        JSON: this job's own retry, if any
  *
- *  Files are named from the attempt's own directory, where the engine is started. */
+ *  Paths are relative to the attempt's directory, in which the engine starts. */
 import { ConfigError } from "../../core/errors.ts";
 import { asBase64, type ExecInput } from "../../core/input/exec-input.ts";
 import type { OpalRetry } from "./retry.ts";
@@ -17,12 +17,12 @@ export interface OpalSubmission {
   /** The command configured as `opal.engine`. */
   readonly engine: readonly string[];
   readonly prompt: unknown;
-  /** Any JSON value; without one the engine reads `{}`. */
+  /** Any JSON value; default `{}`. */
   readonly metadata?: unknown;
   readonly inputFile?: { readonly name: string; readonly base64: string };
-  /** It is part of the job: one id with another retry is another job, and refused. */
+  /** Part of the job: the same id with another retry is another job, and refused. */
   readonly retry?: OpalRetry | null;
-  /** Null where nobody chose one: then it is the job's own, which the worker fills in. */
+  /** Null if the client chose none: the worker then fills in Perdure's job id. */
   readonly opalId: string | null;
 }
 
@@ -37,7 +37,7 @@ export function opalExec({ engine, prompt, metadata, inputFile, retry = null, op
   const bytes = Buffer.from(prompt, "utf8");
   const env: Record<string, string> = opalId === null ? {} : { OPAL_JOB_ID: opalId };
   env.OPAL_PROMPT_FILE = `inputs/${PROMPT_FILE}`;
-  // Without a prototype: a file may be called __proto__.
+  // No prototype: a file may be called __proto__.
   const files: Record<string, string> = Object.create(null);
   files[PROMPT_FILE] = bytes.toString("base64");
   if (bytes.length <= MAX_ENV_PROMPT_BYTES && !prompt.includes("\0")) env.OPAL_PROMPT = prompt;
@@ -66,8 +66,8 @@ function metadataText(metadata: unknown): string {
 const MAX_NAME = 60; // characters: at most 240 bytes
 const MAX_EXTENSION = 16;
 
-/** The last part of whatever path a client sent, of letters, digits, `.`, `_` and `-`, with its extension kept. It begins
- *  with neither "." nor "-", so that no program takes it for a hidden file or an option. */
+/** The last part of the path that a client sent, limited to letters, digits, `.`, `_` and `-`, with its extension. It
+ *  does not begin with "." or "-", so that no program takes it for a hidden file or an option. */
 function inputName(given: string): string {
   const base = given.split(/[/\\]/).at(-1) as string;
   const plain = base
@@ -76,12 +76,12 @@ function inputName(given: string): string {
     .replaceAll(/[^\p{L}\p{M}\p{N}._-]/gu, "_");
   const name = shortened(plain.replace(/^[.-]+/, ""));
   if (name === "") return "input";
-  // Some file systems know no capitals: the prompt must stay what it is there too.
+  // Some file systems ignore case: the file must not replace the prompt there either.
   return name.toLowerCase() === PROMPT_FILE ? `input_${name}` : name;
 }
 
 function shortened(name: string): string {
-  const characters = Array.from(name); // a pair is one of them, and is not cut apart
+  const characters = Array.from(name); // does not split surrogate pairs
   if (characters.length <= MAX_NAME) return name;
   const dot = characters.lastIndexOf(".");
   const extension = dot > 0 && characters.length - dot <= MAX_EXTENSION ? characters.slice(dot) : [];

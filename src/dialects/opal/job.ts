@@ -1,4 +1,4 @@
-/** A job as OPAL shows it, with its outputs by their names. */
+/** A job in OPAL's format, with links to its outputs. */
 import { isPlain } from "../../core/check.ts";
 import type { Job } from "../../core/job/job.ts";
 import type { AttemptRow, BlobFile, JobInfo } from "../../core/job/views.ts";
@@ -10,14 +10,14 @@ import {
   type OpalStatus,
   opalIdOf,
   opalStatus,
-} from "./words.ts";
+} from "./format.ts";
 
-// Paths that would leave the folder of a job, and the names of outputs that a link cannot carry.
+// Checks for paths that would leave a job's folder, and for output names that a link cannot have.
 
-/** How many times over a path may be encoded and is still recognised. */
+/** How many layers of encoding are still recognised. */
 const MAX_DECODED = 4;
 
-/** As it stands, or decoded again: a path may be encoded several times. */
+/** As given, or decoded again: a path may be encoded several times. */
 export function leavesFolder(path: string): boolean {
   let text = path;
   for (let times = 0; times <= MAX_DECODED; times++) {
@@ -31,7 +31,8 @@ export function leavesFolder(path: string): boolean {
   return false;
 }
 
-/** A folder above, an absolute path (an empty part before the last one, or a drive), or a NUL, which ends a path elsewhere. */
+/** A parent folder, an absolute path (an empty part before the last one, or a drive), or a NUL, at which some programs
+ *  end a path. */
 function isOutside(text: string): boolean {
   const parts = text.split(/[/\\]/);
   return parts.includes("..") || parts.slice(0, -1).includes("") || text.includes("\0") || DRIVE.test(text);
@@ -39,19 +40,19 @@ function isOutside(text: string): boolean {
 
 const DRIVE = /(?:^|[/\\])[a-z]:\\/i;
 
-/** Whether an output can be read by its link: not one with control characters or `\`, which the store of the files does not
- *  read, and not one such as `%2e%2e`, which is refused as a path that leaves the folder. */
+/** Whether an output can be read by its link. Not if it has control characters or `\`, which the file store refuses,
+ *  and not if it is like `%2e%2e`, which is refused as a path that leaves the folder. */
 function hasLink(name: string): boolean {
   return !/[\p{Cc}\\]/u.test(name) && !leavesFolder(name);
 }
 
-// A job as OPAL shows it: an object of exactly ten keys, which "zero ABI drift" forbids to become eleven. What is
-// known of its attempts beyond that is in `attempts.ts`, for those who ask.
+// An object of exactly ten keys: OPAL's "zero ABI drift" forbids an eleventh. More about the attempts is in
+// `attempts.ts`.
 
-/** A job with its input and its result as values. */
+/** A job with its input and result as values. */
 export type ShownJob = Job & Partial<Pick<JobInfo, "payload" | "result">>;
 
-/** What is read of an attempt that has ended. */
+/** What is used of an ended attempt. */
 export type OpalEndedAttempt = Pick<
   AttemptRow,
   "attempt" | "chapter" | "startedAt" | "endedAt" | "outcome" | "failure"
@@ -61,8 +62,7 @@ interface OpalOutput extends BlobFile {
   readonly href: string;
 }
 
-/** The document names the key and says nothing of what is in it. So: which command ran, as which attempt, where, and
- *  how it ended. */
+/** OPAL's document names this key without its content. Here: which command ran, as which attempt, where, and how it ended. */
 interface RunProvenance {
   readonly engine: string | null;
   readonly attempt: number;
@@ -86,8 +86,9 @@ export interface OpalJob {
 
 export type WorkerName = (session: string) => string | null;
 
-/** `attempts` are all that have ended, oldest first; `events` all of the job. Those of one that runs or has ended may be left
- *  out, as nothing in them is newer than its row. A job of another door is shown under Perdure's id for it. */
+/** `attempts` are all ended attempts, oldest first; `events` are all of the job. For a running or ended job `events`
+ *  may be left out: nothing in them is newer than its row. A job that did not come through OPAL's API has Perdure's
+ *  id. */
 export function opalJob(
   job: ShownJob,
   attempts: readonly OpalEndedAttempt[],
@@ -105,17 +106,17 @@ export function opalJob(
     id,
     outputs: status === "succeeded" ? outputsOf(job, id) : [],
     run_provenance: job.attempt === 0 ? null : provenance(job, last, worker),
-    // Of the latest attempt; a job that waits for its retry keeps it.
+    // From the latest attempt; a job that waits for its retry keeps it.
     started_at: isoTimeOrNull(job.startedAt),
     status,
     updated_at: isoTime(updatedAt(job, last, events)),
-    // Nobody has a job that waits; who had it last is in its provenance.
+    // A queued job has no worker; its provenance has the last one.
     worker_id: status === "queued" ? null : worker,
   };
 }
 
-/** `lease_expired_retry_N` means "requeued for retry", so it is there while the job is queued and gone when it runs again
- *  (Test #1: queued, then running, then succeeded, of which nobody wants to read an error). */
+/** `lease_expired_retry_N` means "requeued for retry", so it is shown only while the job is queued (Test #1: queued,
+ *  then running, then succeeded without an error). */
 function errorOf(job: ShownJob, attempts: readonly OpalEndedAttempt[]): string | null {
   switch (job.state) {
     case "running":
@@ -127,25 +128,25 @@ function errorOf(job: ShownJob, attempts: readonly OpalEndedAttempt[]): string |
     case "blocked": {
       const last = lastRun(job, attempts);
       if (last?.outcome === "lost") return leaseExpired(job.failures + job.losses);
-      return last?.failure?.message ?? null; // out of memory: the one failure of an engine that is retried
+      return last?.failure?.message ?? null; // out of memory: the only engine failure that is retried
     }
     case "failed":
       return isSpentByLoss(job) ? MAX_RETRIES_EXCEEDED : (lastRun(job, attempts)?.failure?.message ?? job.reason);
   }
 }
 
-/** The last lease expired, or one did before and the runs are used up. */
+/** The last lease expired, or an earlier one did and no attempts are left. */
 function isSpentByLoss({ reason, losses }: Job): boolean {
   return reason === "lost" || reason === "poison" || (reason === "exhausted" && losses > 0);
 }
 
-/** Since the last redrive, which is a new beginning. One that was handed back before it began tells nothing. */
+/** Since the last redrive. An attempt that was returned before it began does not count. */
 function lastRun({ chapter }: Job, attempts: readonly OpalEndedAttempt[]): OpalEndedAttempt | undefined {
   return attempts.findLast((each) => each.chapter === chapter && each.outcome !== "released");
 }
 
-/** A link names the attempt that won, since others of the same name may lie beside it. An output that has no link that works is left
- *  out, and kept. */
+/** A link names the last attempt, because other attempts may have outputs of the same name. An output without a
+ *  working link is left out, and kept. */
 function outputsOf({ attempt, result }: ShownJob, id: string): OpalOutput[] {
   const listed = isPlain(result) ? (result as { outputs?: unknown }).outputs : null;
   if (!Array.isArray(listed)) return [];

@@ -1,11 +1,11 @@
-/** The retry of one job, which OPAL's document wishes for: "Per-job backoff configuration", "Exponential backoff with jitter".
+/** The retry of one job, which OPAL's document plans: "Per-job backoff configuration", "Exponential backoff with jitter".
  *
  *    {"max_retries": 3, "backoff": [3, 8, 15]}
  *    {"max_retries": 4, "backoff": {"initial": 1, "factor": 2, "max": 60, "jitter": 0.2}}
  *
- *  Numbers mean what they mean in OPAL's variables: `max_retries` counts all attempts, the first included; a list is read by the
- *  number of the attempt, so that its first entry is used only if it is the only one. Times are in seconds. What is left out is
- *  the server's. */
+ *  Numbers have the meaning of OPAL's variables: `max_retries` counts all attempts, the first included; a list is indexed by the
+ *  number of the attempt, so its first entry is used only if it is the only one. Times are in seconds. The server's values apply
+ *  where a field is left out. */
 import { asInteger, asList, asNumber, asObject, isPlain, reader } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { PolicyFields } from "../../core/policy/policy.ts";
@@ -19,7 +19,7 @@ export interface OpalExponential {
   readonly jitter: number;
 }
 
-/** Its text is part of the job, so that one meaning has one text: keys in this order, defaults filled in. */
+/** Its text is part of the job, so equal retries must have equal text: keys in this order, defaults filled in. */
 export interface OpalRetry {
   readonly max_retries?: number;
   readonly backoff?: readonly number[] | OpalExponential;
@@ -29,7 +29,7 @@ const FIELDS = ["max_retries", "backoff"] as const;
 const OF_EXPONENTIAL = ["initial", "factor", "max", "jitter"] as const;
 const DEFAULTS: OpalExponential = { initial: 1, factor: 2, max: 60, jitter: 0 };
 
-/** Null where nothing is given. */
+/** Null if not given. */
 export function opalRetry(value: unknown, path: string): OpalRetry | null {
   if (value === undefined || value === null) return null;
   const given = withoutNulls(asObject(value, path, FIELDS));
@@ -43,7 +43,7 @@ export function opalRetry(value: unknown, path: string): OpalRetry | null {
   };
 }
 
-/** Preset `opal` with the server's numbers, and with the job's own in their place. */
+/** Preset `opal` with the server's numbers, replaced by the job's own where it has some. */
 export function opalJobPolicy(settings: OpalSettings, retry: OpalRetry | null): PolicyFields {
   const { max_retries: maxRetries = settings.maxRetries, backoff = settings.backoffs } = retry ?? {};
   if (isSchedule(backoff)) return opalPolicy({ ...settings, maxRetries, backoffs: backoff });
@@ -52,7 +52,7 @@ export function opalJobPolicy(settings: OpalSettings, retry: OpalRetry | null): 
   return { ...opalPolicy({ ...settings, maxRetries }), backoff: { type: "exponential", ...times, factor, jitter } };
 }
 
-/** 0 is one attempt as well, as in `OPAL_MAX_RETRIES`. */
+/** 0 is one attempt too, as in `OPAL_MAX_RETRIES`. */
 function asAttempts(value: unknown, path: string): number {
   return Math.max(1, asInteger(value, path, { min: 0, max: MAX_COUNT }));
 }
@@ -86,7 +86,7 @@ function isSchedule(backoff: readonly number[] | OpalExponential): backoff is re
   return Array.isArray(backoff);
 }
 
-/** Clients send null for what they leave out. */
+/** Clients send null for missing fields. */
 function withoutNulls<T extends object>(fields: T): T {
   const given = Object.entries(fields).filter(([, value]) => value !== null);
   return Object.assign(Object.create(null), Object.fromEntries(given)) as T;

@@ -6,7 +6,7 @@ import type { PolicyFields } from "../../core/policy/policy.ts";
 import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 
 export interface OpalSettings {
-  /** Despite its name the number of runs in all: "total attempts = MAX_RETRIES". */
+  /** Despite its name the total number of attempts: "total attempts = MAX_RETRIES". */
   readonly maxRetries: number;
   /** Delays before retries. The first is never used: "indexed by attempt", and attempts count from 1. */
   readonly backoffs: readonly number[];
@@ -27,7 +27,7 @@ export const OPAL_DEFAULTS: OpalSettings = Object.freeze({
   workerTtlSecs: 10,
 });
 
-/** What holds for a file of OPAL's that says nothing else. */
+/** Defaults for OPAL files. */
 export interface OpalFileSettings extends Pick<OpalSettings, "maxRetries" | "backoffs"> {
   readonly engine: readonly string[] | null;
 }
@@ -38,23 +38,23 @@ export const OPAL_FILE_DEFAULTS: OpalFileSettings = {
   backoffs: OPAL_DEFAULTS.backoffs,
 };
 
-export const MAX_SECS = 86_400; // a day: more is surely a slip of units
+export const MAX_SECS = 86_400; // a day: more is probably a wrong unit
 const MIN_SECS = 0.1;
-/** As a worker may have them: it renews within its lease, and no lease is longer than an hour. */
+/** The limits of a worker: it renews within its lease, and no lease is longer than an hour. */
 const MAX_LEASE_SECS = 3_600;
 const MIN_LEASE_SECS = 0.3;
-export const MAX_BACKOFFS = 100; // what a policy takes
+export const MAX_BACKOFFS = 100; // the limit of a policy
 
 type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Reads the seven out of an environment; its other names are not looked at. */
+/** Reads the seven variables from an environment; other names are ignored. */
 export function opalSettings(env: Environment): OpalSettings {
   const settings = opalVariables(env);
   checkTogether(settings);
   return settings;
 }
 
-/** The same, each by itself: for a file, in which those of servers and workers have no effect. */
+/** The same, each checked alone: for a file, in which those of servers and workers have no effect. */
 export function opalVariables(env: Environment): OpalSettings {
   const read = <T>(name: string, check: (text: string, name: string) => T, fallback: T): T => {
     const text = env[name]?.trim() ?? "";
@@ -75,15 +75,15 @@ export function opalVariables(env: Environment): OpalSettings {
   };
 }
 
-/** What each may be by itself, but not beside the others. */
+/** Checks the variables against each other. */
 export function checkTogether(settings: OpalSettings): void {
   const { leaseRenewSecs, leaseTtlSecs, heartbeatIntervalSecs, workerTtlSecs } = settings;
-  // A lease that ends before it is renewed is lost by every worker, however well it is.
+  // A lease that expires before its renewal is always lost.
   below("OPAL_LEASE_RENEW_SECS", leaseRenewSecs, "OPAL_LEASE_TTL_SECS", leaseTtlSecs);
   below("OPAL_HEARTBEAT_INTERVAL_SECS", heartbeatIntervalSecs, "OPAL_WORKER_TTL_SECS", workerTtlSecs);
 }
 
-/** Preset `opal` with these numbers. 0 runs are not a job: 0 and 1 both mean one. */
+/** Preset `opal` with these numbers. 0 and 1 both mean one attempt. */
 export function opalPolicy({ maxRetries, backoffs }: OpalSettings): PolicyFields {
   return {
     preset: "opal",
@@ -122,7 +122,7 @@ function numberIn(text: string): number | string {
 
 function below(name: string, secs: number, limitName: string, limit: number): void {
   if (secs < limit) return;
-  // Either may be a default: "got 5" would puzzle who has set the other alone.
+  // Names both values: either may be a default.
   const problem = `it is ${secs}, and ${limitName} is ${limit}`;
   throw new ConfigError({ path: name, given: secs, problem, allowed: `less than ${limitName}; set both` });
 }

@@ -1,17 +1,17 @@
 /** Lines of OPAL's worker log, with the records of reclaimed jobs. */
 import type { JobEvent, JobEventBody } from "../../core/job/event.ts";
 import type { Job } from "../../core/job/job.ts";
-import { counted } from "../charged-attempts.ts";
-import { opalIdOf, reclaimLine } from "./words.ts";
+import { counted } from "../attempt-numbers.ts";
+import { opalIdOf, reclaimLine } from "./format.ts";
 
-// The record that OPAL's workers log for each reclaim, with the four keys of its document. It is made of the job's
-// events alone, so that the server's log and the runtime folder have the same line, whenever it is written.
+// The record that OPAL's workers log for each reclaim, with the four keys of its document. Made only from the job's
+// events, so that the server's log and the runtime folder have the same line, whenever it is written.
 
 interface ReclaimLogLine {
-  /** Of the reclaim, as in `2026-02-05 17:08:53,260`; in UTC. */
+  /** The time of the reclaim, as in `2026-02-05 17:08:53,260`; in UTC. */
   readonly timestamp: string;
   readonly level: "WARNING";
-  /** Who reclaimed it: `reclaimed_by` of the attempt document. */
+  /** What reclaimed it: `reclaimed_by` of the attempt document. */
   readonly worker: string | null;
   readonly event: string;
 }
@@ -20,13 +20,13 @@ type LostEvent<E extends JobEventBody> = Extract<E, { readonly name: "attempt.lo
 
 interface ReclaimRecord<E extends JobEventBody> {
   readonly line: ReclaimLogLine;
-  /** The event of which it is made. */
+  /** The event that it is made from. */
   readonly lost: LostEvent<E>;
 }
 
 type LoggedJob = Pick<Job, "id" | "key" | "policy">;
 
-/** `events` are all of the job, in order. Null where this attempt was not lost. */
+/** `events` are all of the job, in order. Null if this attempt was not lost. */
 export function reclaimRecord<E extends JobEventBody & { readonly at: number }>(
   job: LoggedJob,
   events: readonly E[],
@@ -38,7 +38,7 @@ export function reclaimRecord<E extends JobEventBody & { readonly at: number }>(
   return { line: reclaimLogLine(job, lost, found.attempt), lost };
 }
 
-/** `attempt` is not our own number: the limit counts neither runs that were handed back nor those before a redrive. */
+/** `attempt` is not Perdure's attempt number: the limit does not count returned attempts, or those before a redrive. */
 function reclaimLogLine(
   job: LoggedJob,
   { at, data }: LostEvent<JobEventBody> & { readonly at: number },
@@ -54,25 +54,25 @@ function reclaimLogLine(
   return { timestamp: logTime(at), level: "WARNING", worker: data.by, event: text };
 }
 
-/** As Python's `logging` prints a time, with a comma before the milliseconds. */
+/** In the format of Python's `logging`, with a comma before the milliseconds. */
 export function logTime(at: number): string {
   return new Date(at).toISOString().replace("T", " ").replace(".", ",").slice(0, -1);
 }
 
-// The lines of `logs/worker_pool/worker_*.log`, made from a job's events alone, so that the file can be written again
-// at any time. OPAL's document prints one of them, the reclaim; the others report starts and ends in its form
-// (unsaid). Attempts are numbered as in the reclaim: as the limit counts them.
+// The lines of `logs/worker_pool/worker_*.log`, made only from a job's events, so that the file can be written again at
+// any time. OPAL's document shows one kind of line, the reclaim; the lines for starts and ends use the same format.
+// Attempts are numbered as the limit counts them.
 
 interface WorkerLogLine {
-  /** Of the event, in UTC. */
+  /** The time of the event, in UTC. */
   readonly timestamp: string;
   readonly level: "INFO" | "WARNING" | "ERROR";
-  /** Who did it: the worker that ran the attempt, or who reclaimed it. */
+  /** The worker that ran the attempt, or what reclaimed it. */
   readonly worker: string | null;
   readonly event: string;
 }
 
-/** A line, and the event of which it is made. */
+/** A line, and the event that it is made from. */
 export interface WorkerLogRecord {
   readonly seq: number;
   readonly at: number;
@@ -106,7 +106,7 @@ interface OpalLogEntry {
 
 const STARTED: OpalLogEntry = { level: "INFO", verb: "Running", to: "" };
 
-/** Null where no attempt ended, or its job waits for others. */
+/** Null if no attempt ended, or if its job waits for children. */
 function endOf(event: JobEvent): OpalLogEntry | null {
   const ends = ["attempt.succeeded", "attempt.failed", "attempt.timed_out", "attempt.interrupted"];
   if (!ends.includes(event.name) || !("decision" in event.data)) return null;

@@ -6,7 +6,7 @@ import { usageError } from "../../../cli/exit.ts";
 import { holdLock, MirrorFolder, MirrorRefused } from "../../../store/open.ts";
 import type { DialectServing, ServerStart } from "../../cli/dialect-cli.ts";
 import { ReclaimLog } from "../server/reclaim.ts";
-import { opalDoor } from "../server/routes.ts";
+import { opalRoutes } from "../server/routes.ts";
 import { RUNTIME_FOLDERS } from "../server/runtime-files.ts";
 import { RuntimeFolder } from "../server/runtime-folder.ts";
 import type { OpalOptions } from "../server/submit.ts";
@@ -14,7 +14,7 @@ import { checkTogether, OPAL_DEFAULTS, type OpalSettings } from "../settings.ts"
 
 export async function serveOpal({ config, cwd, log, folders }: ServerStart): Promise<DialectServing> {
   const options = opalOptions(config);
-  const routes = opalDoor(options, config.text("server.host"));
+  const routes = opalRoutes(options, config.text("server.host"));
   const files = await openRuntimeFolder(config, cwd, folders);
   const reclaims = new ReclaimLog(log);
   return {
@@ -31,14 +31,14 @@ export async function serveOpal({ config, cwd, log, folders }: ServerStart): Pro
   };
 }
 
-// The folder of `opal.runtime`: opened, or refused, before the server makes or opens anything else.
+// Opens the folder of `opal.runtime`, or refuses it, before the server makes or opens anything else.
 
 const MARK = {
   name: ".perdure-opal-runtime",
   text: "A copy of OPAL's jobs, written by a Perdure server and never read by it. It can be deleted at any time.\n",
 };
 
-/** Null where none is wanted. `others` are directories of the server, which it must not share. */
+/** Null if it is not configured. `others` are directories of the server, which it must not share. */
 export async function openRuntimeFolder(
   config: Config,
   cwd: string,
@@ -47,7 +47,7 @@ export async function openRuntimeFolder(
   const given = config.text("opal.runtime");
   if (given === undefined) return null;
   const blame = config.blameOf("opal.runtime");
-  if (given.trim() === "" || given.includes("\0")) throw usageError(`${blame}: got an empty text; name a directory`);
+  if (given.trim() === "" || given.includes("\0")) throw usageError(`${blame}: got an empty text; must be a directory`);
   const path = resolve(cwd, given);
   for (const { what, path: other } of others) {
     const [ours, theirs] = [real(path), real(resolve(cwd, other))];
@@ -63,7 +63,7 @@ export async function openRuntimeFolder(
   }
 }
 
-/** Where it really is, also if the last parts of it do not exist yet. */
+/** Its real path, even if its last parts do not exist yet. */
 function real(path: string): string {
   try {
     return realpathSync(path);
@@ -77,9 +77,10 @@ function isWithin(path: string, folder: string): boolean {
   return way === "" || (way !== ".." && !way.startsWith(`..${sep}`));
 }
 
-// OPAL's door as the settings have it.
+// OPAL's routes, as configured.
 
-/** OPAL's workers look for expired leases every so many turns of their loop. Ours have no loop; a turn is taken as this. */
+/** OPAL's workers scan for expired leases every N turns of their loop. Ours have no loop; a turn counts as this many
+ *  milliseconds. */
 const LOOP_MS = 100;
 
 export function opalOptions(config: Config): OpalOptions {
@@ -97,7 +98,7 @@ export function opalOptions(config: Config): OpalOptions {
   return { engine: engine.length === 0 ? null : engine, anonymous: config.flag("opal.anonymous"), settings };
 }
 
-/** More than a second changes nothing: the engine looks that often by itself. */
+/** More than a second has no effect: the engine scans that often anyway. */
 export function reapEveryMs({ settings }: OpalOptions): number {
   return settings.reclaimScanEveryLoops * LOOP_MS;
 }

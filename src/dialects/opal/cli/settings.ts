@@ -1,9 +1,9 @@
-/** Settings of OPAL's dialect, under the names that OPAL itself reads. Their limits are those of `dialects/opal/settings.ts`,
- *  which reads them from a file of OPAL's. */
+/** Settings of OPAL's dialect, under the names that OPAL reads. Their limits are those of `dialects/opal/settings.ts`,
+ *  which reads them from an OPAL file. */
 import type { Setting } from "../../../cli/config/setting.ts";
 
 const DAY_SECS = 86_400;
-/** A lease is at most an hour, and a worker is seen within it. */
+/** A lease is at most an hour, and a worker must report within it. */
 const SECS = { type: "number", min: 0.1, max: 3_600 } as const;
 
 export const OPAL_SETTINGS = [
@@ -36,14 +36,14 @@ export const OPAL_SETTINGS = [
     min: 0,
     max: 1_000_000,
     default: 2,
-    help: "Runs in all, the first included.",
+    help: "Attempts in total, the first included.",
   },
   {
     key: "opal.retryBackoffs",
     env: "OPAL_RETRY_BACKOFFS",
     type: "numbers",
     max: DAY_SECS,
-    help: "Seconds to wait, by the number of the run that ended; the first number is never used. Default: 3,8,15.",
+    help: "Seconds to wait, by the number of the attempt that ended; the first number is never used. Default: 3,8,15.",
   },
   {
     ...{ ...SECS, min: 0.3 },
@@ -68,7 +68,7 @@ export const OPAL_SETTINGS = [
     default: 10,
     min: 1,
     max: 1_000_000,
-    help: "Tenths of a second between looks for lost jobs. They are looked for every second at least: more than 10 changes nothing.",
+    help: "Tenths of a second between scans for lost jobs. They run at least every second: more than 10 has no effect.",
   },
   {
     ...SECS,
@@ -76,13 +76,13 @@ export const OPAL_SETTINGS = [
     env: "OPAL_HEARTBEAT_INTERVAL_SECS",
     default: 2,
     secondsOf: ["worker.heartbeat"],
-    help: "Seconds between signs of life of a worker.",
+    help: "Seconds between heartbeats of a worker.",
   },
   {
     ...{ ...SECS, max: DAY_SECS },
     key: "opal.workerTtlSecs",
     env: "OPAL_WORKER_TTL_SECS",
     default: 10,
-    help: "Seconds of silence after which a worker is gone.",
+    help: "Seconds without a heartbeat after which a worker is lost.",
   },
 ] as const satisfies readonly Setting[];

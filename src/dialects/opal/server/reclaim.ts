@@ -1,15 +1,15 @@
-/** The warning that OPAL's operators search for: one line for each lost attempt of an OPAL job, logged by the server whose
- *  engine found it. It reads the job back, so it comes a moment after the reclaim. Where the store cannot be read then,
- *  another line reports that; the job's events still have the loss. */
+/** Logs the warning that OPAL's operators search for: one line per lost attempt of an OPAL job, from the server whose
+ *  engine found it. The job is read after the reclaim; if the store cannot be read, another line reports that. The
+ *  job's events have the loss in any case. */
 import type { JobEvent } from "../../../core/job/event.ts";
 import type { SettledAttempt } from "../../../engine/observer.ts";
 import type { ServerLog } from "../../../server/log.ts";
 import { JSON_KEYS } from "../../../server/log.ts";
 import type { Store } from "../../../store/store.ts";
-import { OPAL_TAG, opalIdOf } from "../words.ts";
+import { OPAL_TAG, opalIdOf } from "../format.ts";
 import { reclaimRecord } from "../worker-log.ts";
 
-/** For a job with more events no line is written: reading them back would cost too much. */
+/** Jobs with more events are not logged: reading them would cost too much. */
 const MAX_EVENTS = 5_000;
 
 type LostOpalAttempt = Pick<SettledAttempt, "jobId" | "attempt">;
@@ -29,7 +29,7 @@ export class ReclaimLog {
     this.#store = store;
   }
 
-  /** As an observer of the engine. All that one round of the reaper found are read together. */
+  /** Observes the engine. All jobs of one reaper round are read together. */
   reaped(attempts: readonly SettledAttempt[]): void {
     const lost = attempts.filter(({ outcome }) => outcome === "lost");
     if (lost.length === 0) return;
@@ -42,7 +42,7 @@ export class ReclaimLog {
     const lost = this.#waiting;
     this.#waiting = [];
     this.#write(lost).catch((error: unknown) => {
-      this.#log("warn", "jobs were reclaimed, but cannot be read for OPAL's log", { jobs: lost.length, error });
+      this.#log("warn", "cannot read reclaimed jobs for OPAL's log", { jobs: lost.length, error });
     });
   }
 

@@ -9,23 +9,22 @@ import type { ErrorForm, ServedRoute } from "../../../server/served-route.ts";
 import type { JobRow } from "../../../store/store.ts";
 import { opalResultText } from "../attempts.ts";
 import { leavesFolder } from "../job.ts";
-import { FORM_TYPE } from "./form.ts";
-import { OpalReader } from "./read.ts";
+import { OpalReader } from "./opal-reader.ts";
 import { anonymousCaller, checkAnonymous, type OpalOptions, opalSubmit } from "./submit.ts";
+import { FORM_TYPE } from "./submit-body.ts";
 
-// The path of an artifact, below `/api/artifacts/`: a job, an attempt as in OPAL's own directories, and a name. This
-// decides which reply a path gets that would leave the job's folder. It is not what keeps readers inside: the store
-// of the files does that.
+// Artifact paths below `/api/artifacts/` have a job, an attempt as in OPAL's directories, and a name. This only decides
+// which error a path gets that would leave the job's folder; the file store is what keeps readers inside.
 
 interface ArtifactPath {
   readonly id: string;
-  /** Null where it is none. */
+  /** Null if the path is invalid. */
   readonly attempt: number | null;
   readonly name: string;
 }
 
-/** Throws 403 for a path that would leave the job's folder. Checked before the job is read, so that the reply does not depend on
- *  whether it exists. */
+/** Throws 403 for a path that would leave the job's folder. Checked before the job is read, so that the reply does not
+ *  reveal whether it exists. */
 function artifactPath(path: string): ArtifactPath {
   if (leavesFolder(path)) throw new PerdureError("forbidden", "Access denied");
   const [id = "", attempt = "", ...name] = path.split("/");
@@ -33,21 +32,20 @@ function artifactPath(path: string): ArtifactPath {
   return { id, attempt: number === undefined ? null : Number(number), name: name.join("/") };
 }
 
-// OPAL's door: the addresses that its clients know, over the one engine. What goes in becomes a job like any other;
-// what comes out has OPAL's shapes and nothing more. Jobs that came in by other doors are not shown here. It needs
-// the token like everything else, unless `opal.anonymous` is set (see `anonymous.ts`).
+// OPAL's API over the engine. A submit becomes an ordinary job; replies have OPAL's formats. Jobs from elsewhere are not
+// shown here. A token is required, unless `opal.anonymous` is set (`submit.ts`).
 
 const RESULT = "result.json";
 const JSON_TYPE = "application/json";
 
-/** To be given to `createServer` as its `routes`. `host` is where that will listen: it is refused here, before it does, if
- *  a door without a token were open to others. */
-export function opalDoor(options: OpalOptions, host: string): (parts: ServerParts) => ServedRoute[] {
+/** For `routes` of `createServer`. `host` is where it will listen: throws if routes without a token would be reachable
+ *  from other machines. */
+export function opalRoutes(options: OpalOptions, host: string): (parts: ServerParts) => ServedRoute[] {
   checkAnonymous(options.anonymous, host);
-  return (parts) => opalRoutes(parts, options);
+  return (parts) => routesOf(parts, options);
 }
 
-function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
+function routesOf(parts: ServerParts, options: OpalOptions): ServedRoute[] {
   const { engine, blobs } = parts;
   const reader = new OpalReader(engine, options.settings);
   const anonymous: Pick<Access, "anonymous"> = options.anonymous ? { anonymous: anonymousCaller } : {};
@@ -66,7 +64,7 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
     };
   }
 
-  /** The engine's own once the attempt has ended, and a made one where it wrote none. */
+  /** The engine's own file once the attempt has ended, or a generated one if the engine wrote none. */
   async function resultFile(row: JobRow, attempt: number): Promise<Download["source"] | null> {
     const result = await reader.result(row, attempt);
     if (result === null) return null;
@@ -86,7 +84,7 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
     route("opal.getArtifact", "GET", "/api/artifacts/*", async ({ namespace, params }) => {
       const { id, attempt, name } = artifactPath(params["*"] as string);
       const row = await reader.row(namespace, id);
-      // An output may be called result.json, too: its link says so, and goes first.
+      // An output may be called result.json too: its link has a marker and takes precedence.
       const output = attempt === null ? null : await blobs.get(row.id, attempt, `artifacts/${name}`);
       const file = output ?? (attempt === null || name !== RESULT ? null : await resultFile(row, attempt));
       if (file === null) throw new PerdureError("not_found", "Artifact not found");
@@ -96,14 +94,14 @@ function opalRoutes(parts: ServerParts, options: OpalOptions): ServedRoute[] {
   ];
 }
 
-/** FastAPI's form of an error, and nothing else: clients read `detail` as text, and some compare the whole body. Our code goes
- *  into a header, where no client of OPAL's is disturbed by it. */
+/** FastAPI's error format: clients read `detail` as text, and some compare the whole body. Our error code is in a
+ *  header, where it does not disturb OPAL's clients. */
 const opalError: ErrorForm = ({ status, headers, body }) => ({
   ...{ status, body: { detail: body.message } },
   headers: { ...headers, [HEADER.errorCode]: body.code },
 });
 
-/** The words that OPAL's server takes for yes and no. */
+/** The texts that OPAL's server accepts for true and false. */
 function isTrue(given: unknown): boolean {
   const text = typeof given === "string" ? given.toLowerCase() : given;
   if (["true", "1", "yes", "on"].includes(text as string)) return true;

@@ -4,8 +4,8 @@ import type { JobEvent } from "../../../core/job/event.ts";
 import { completed, exited, failed, lost, TestJobHistory } from "../../../core/job/testing-job.ts";
 import { resolvePolicy } from "../../../core/policy/resolve-policy.ts";
 import { opalAttempts } from "../attempts.ts";
+import { isoTime, opalKey } from "../format.ts";
 import { opalPolicy, opalSettings } from "../settings.ts";
-import { isoTime, opalKey } from "../words.ts";
 import { workerLog } from "../worker-log.ts";
 import { attemptFolder, attemptsFile, attemptsText, leaseFile, leaseText, workerLogFile } from "./runtime-files.ts";
 

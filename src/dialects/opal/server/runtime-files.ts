@@ -1,4 +1,4 @@
-/** The files of OPAL's runtime directory: their paths and contents, and how those of one job are written. */
+/** Paths and contents of the files in OPAL's runtime directory, and how those of one job are written. */
 
 import type { Readable } from "node:stream";
 import type { JobEvent } from "../../../core/job/event.ts";
@@ -8,11 +8,10 @@ import { lastAttempts } from "../../../engine/read-job.ts";
 import type { Blobs } from "../../../store/blobs.ts";
 import type { JobRow, Store } from "../../../store/store.ts";
 import { type AttemptWithResult, type OpalAttempts, opalAttempts, opalResult, opalResultText } from "../attempts.ts";
-import { isOpalId, isoTime, isoTimeOrNull, opalIdOf, opalKey } from "../words.ts";
-import { isOpalJob, MAX_EVENTS } from "./read.ts";
+import { isOpalId, isoTime, isoTimeOrNull, opalIdOf, opalKey } from "../format.ts";
+import { isOpalJob, MAX_EVENTS } from "./opal-reader.ts";
 
-// The files that OPAL keeps beside its jobs (`runtime/`): where they are, and what is in them. Paths are lists of
-// names.
+// Paths are lists of names.
 
 /** Below `runtime/`. */
 export const RUNTIME_FOLDERS = ["job_leases", "job_attempts", "opal_artifacts", "logs/worker_pool"] as const;
@@ -22,13 +21,13 @@ export const attemptsFile = (id: string) => ["job_attempts", `${id}.json`];
 export const artifactsFolder = (id: string) => ["opal_artifacts", id];
 export const attemptFolder = (id: string, attempt: number) => [...artifactsFolder(id), `attempt_${attempt}`];
 
-/** The lease of a job that a worker holds. The document names the file and not its keys (unsaid). */
+/** The lease of a running job. OPAL's document names the file but not its keys. */
 export interface OpalLease {
   readonly job_id: string;
   readonly worker_id: string | null;
   readonly attempt: number;
   readonly acquired_at: string;
-  /** It moves on as the worker renews; null where no session of that worker is recorded. */
+  /** Extended as the worker renews; null if no session of the worker is recorded. */
   readonly expires_at: string | null;
 }
 
@@ -54,39 +53,37 @@ export function attemptsText(document: OpalAttempts): string {
   return asFile({ job_id, attempts, updated_at, not_before, backoff_secs_applied, reclaim });
 }
 
-/** The name of a worker's log. Names that cannot be a file's as they are end with something of their own, so that no two workers
- *  share a file. */
+/** The file name of a worker's log. Names that are not valid file names get a suffix, so that no two workers share a file. */
 export function workerLogFile(worker: string | null): string {
   const name = worker ?? "unknown";
   const safe = name.replaceAll(/[^A-Za-z0-9._-]/g, "_").slice(0, 100);
   return `worker_${safe === name ? name : `${safe}~${hashOf(name)}`}`;
 }
 
-/** FNV-1a: it keeps names apart, and is no secret. */
+/** FNV-1a: tells names apart; not for security. */
 function hashOf(text: string): string {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
   return (hash >>> 0).toString(16).padStart(8, "0");
 }
 
-/** As the document prints them. */
+/** In the document's format. */
 function asFile(value: unknown): string {
   return `${JSON.stringify(value, null, 2)}\n`;
 }
 
-// One job in the runtime folder: what is recorded of it, its small files, and the folders of its attempts. All of it
-// is made of the store and of the files that attempts left. Those are copied, since through a link a person could
-// change what an attempt left. None of it is read back, but for two time stamps: the attempt document of a job that
-// has ended has the instant of the end as the time of its last change, and an attempt's result.json that of the
-// attempt's end once all its files are there. So a start does not write everything again.
+// One job in the runtime folder: its records, its small files, and the folders of its attempts, made from the store and
+// the attempts' outputs. Outputs are copied, not linked: through a link a person could change the original. Nothing is
+// read back except two timestamps, so that a start does not write everything again: an ended job's attempt document has
+// the time of its end, and result.json the time of its attempt's end once all its files are written.
 
 type RuntimePath = readonly string[];
 
-/** The folder, as far as it is needed here. Whoever starts the server passes it. */
+/** The part of the folder that is needed here. Passed by the code that starts the server. */
 export interface RuntimeFiles {
-  /** False where the folder was removed, or part of it: it is there again, and lacks files. */
+  /** False if the folder, or part of it, was removed and made again without its files. */
   isWhole(): Promise<boolean>;
-  /** Rejects with the code `low_space` where a copy of so many bytes would leave too little of the disk free. */
+  /** Rejects with the code `low_space` if a copy of this size would leave too little free disk space. */
   checkSpace(bytes: number): Promise<void>;
   write(path: RuntimePath, content: string | AsyncIterable<Uint8Array>, file?: RuntimeFile): Promise<void>;
   append(path: RuntimePath, text: string, maxBytes: number, older: RuntimePath): Promise<void>;
@@ -106,17 +103,17 @@ export interface RecordedJob {
   /** OPAL's id. */
   readonly id: string;
   readonly row: JobRow;
-  /** None of a job with too many of them. */
+  /** Empty for a job with too many. */
   readonly events: readonly JobEvent[];
   readonly document: OpalAttempts;
 }
 
 const RESULT = "result.json";
 
-/** The only namespace in the folder: ids of OPAL are unique within one. It is the one of clients without a token. */
+/** The only namespace in the folder: OPAL ids are unique within one. It is the namespace of clients without a token. */
 export const NAMESPACE = "default";
 
-/** Null where it was pruned, or is not a job of OPAL's. */
+/** Null if it was pruned, or is not an OPAL job. */
 export async function recordedJob(store: Store, jobId: string): Promise<RecordedJob | null> {
   const [facts = null] = await store.facts([jobId]);
   const history = facts === null ? null : await store.history(jobId, { events: facts.revision <= MAX_EVENTS });
@@ -124,13 +121,13 @@ export async function recordedJob(store: Store, jobId: string): Promise<Recorded
   const { job: row } = history;
   const id = isOpalJob(row) && row.namespace === NAMESPACE ? opalIdOf(row) : null;
   if (!isOpalId(id)) return null;
-  // A client may have chosen the id of a job that has none but its own: `OpalReader.row` finds the client's.
+  // A client may have chosen a text equal to another job's own id: `OpalReader.row` finds the client's job.
   if (row.key === null && (await jobOfClient(store, id))) return null;
   const events = row.revision > MAX_EVENTS ? [] : eventsAtSnapshot(row, history.events as JobEvent[]);
   return { id, row, events, document: opalAttempts(row, await lastAttempts(store, row), events) };
 }
 
-/** Whether the store still has a job under an id of OPAL's. */
+/** Whether the store still has the job of an OPAL id. */
 export async function isRecorded(store: Store, id: string): Promise<boolean> {
   return (await jobOfClient(store, id)) || (await recordedJob(store, id)) !== null;
 }
@@ -140,7 +137,7 @@ async function jobOfClient(store: Store, id: string): Promise<boolean> {
   return jobs[0] !== undefined && isOpalJob(jobs[0]);
 }
 
-/** That of a job that has ended has the time of the end, by which `isUpToDate` knows it. */
+/** For an ended job its timestamp is the end, which `isUpToDate` checks. */
 export async function writeAttemptStore(files: RuntimeFiles, { id, row, document }: RecordedJob): Promise<void> {
   await files.write(
     attemptsFile(id),
@@ -149,8 +146,8 @@ export async function writeAttemptStore(files: RuntimeFiles, { id, row, document
   );
 }
 
-/** Whether all files of a job are there, by their time stamps alone: so that a start with many old jobs need not read all of each. Only
- *  of jobs that have ended; false in doubt. */
+/** Whether all files of a job exist, judged by their timestamps: a start with many old jobs need not read each. Only
+ *  for ended jobs; false in doubt. */
 export async function isUpToDate(store: Store, files: RuntimeFiles, row: Job): Promise<boolean> {
   const id = opalIdOf(row);
   if (row.finishedAt === null || row.discardedAt !== null || !isOpalId(id)) return false;
@@ -174,9 +171,9 @@ interface CopyParts {
   readonly signal: AbortSignal;
 }
 
-/** `attempt_N/` of each attempt, as far as they are not there yet. Files of an attempt are copied when it has ended. An attempt is
- *  complete only after all before it, so that the newest complete one is where the work begins; `isWhole` checks all of them. One that
- *  fails does not stop those after it: whoever calls must pass `isWhole` the next time. */
+/** Writes `attempt_N/` of each attempt that is missing. Files are copied when the attempt has ended. An attempt is
+ *  complete only after all before it, so the newest complete one is where work begins; `isWhole` checks all of them. A
+ *  failure does not stop later attempts; the caller must pass `isWhole` the next time. */
 export async function writeAttempts(parts: CopyParts, job: RecordedJob, isWhole: boolean): Promise<void> {
   const { store, files, signal } = parts;
   const { row } = job;
@@ -194,13 +191,13 @@ export async function writeAttempts(parts: CopyParts, job: RecordedJob, isWhole:
   }
   if (row.state === "running") await tried(row.attempt, null);
   if (complete === 0) await removeLater(files, job);
-  // It may have been pruned meanwhile, and what was there of it removed.
+  // It may have been pruned meanwhile, and its files removed.
   const [facts = null] = await store.facts([row.id]);
   if (facts === null && !(await isRecorded(store, job.id))) await files.remove(artifactsFolder(job.id));
   else if (failures.length > 0) throw failures[0];
 }
 
-/** Its number; 0 where there is none. */
+/** Its number; 0 if there is none. */
 async function newestComplete({ store, files, signal }: CopyParts, { id, row }: RecordedJob): Promise<number> {
   for (let attempt = row.attempt; attempt > 0; attempt--) {
     signal.throwIfAborted();
@@ -229,7 +226,7 @@ async function writeAttempt(
   const folder = attemptFolder(id, attempt);
   const file = [...folder, RESULT];
   const startedAt = ended?.startedAt ?? row.startedAt ?? 0;
-  // No attempt ended before it began: this stands for one that has not, or of which files are missing.
+  // A timestamp of 0 marks an attempt that has not ended, or whose files are missing.
   const unfinishedAt = startedAt - 1;
   const modifiedAt = ended?.endedAt ?? unfinishedAt;
   if ((await files.modifiedAt(file)) === modifiedAt) return;
@@ -238,7 +235,7 @@ async function writeAttempt(
   await files.write(file, opalResultText(result), { modifiedAt: unfinishedAt });
   await files.makeFolder([...folder, "artifacts"]);
   const outputs = ended === null ? [] : (await blobs.list(row.id, attempt)).files;
-  // Before the first of them is copied: a retry would copy it again.
+  // Checked before the first file is copied: a retry would copy it again.
   if (outputs.length > 0) await files.checkSpace(outputs.reduce((sum, { size }) => sum + size, 0));
   await files.remove([...folder, "artifacts"]);
   await files.makeFolder([...folder, "artifacts"]);
@@ -252,7 +249,7 @@ async function writeAttempt(
   else await copy(files, file, own, { modifiedAt, signal });
 }
 
-/** The source is closed in any case: what is refused was never read. */
+/** Closes the source in any case, even if it was never read. */
 async function copy(files: RuntimeFiles, path: RuntimePath, source: Readable, file: RuntimeFile): Promise<void> {
   try {
     await files.write(path, source, file);

@@ -1,10 +1,9 @@
-/** `opal.runtime`: the folder that OPAL's operators know, with `job_leases/`, `job_attempts/`, `opal_artifacts/` and
- *  `logs/worker_pool/`, as a copy of what the store and the outputs have. It follows the event feed and writes the jobs that changed;
- *  nothing depends on it. It has all jobs of OPAL's in namespace `default`.
- *
- *  Memory is bounded: while many jobs wait here, no more events are read. So a folder that cannot be written falls behind, and
- *  catches up when it can. What fails is tried again, and logged when that begins and when it is over. Outputs are copied beside all
- *  else, one job at a time, and hold up no event. */
+/** `opal.runtime`: the folder that OPAL's operators use, with `job_leases/`, `job_attempts/`, `opal_artifacts/` and
+ *  `logs/worker_pool/`, as a copy of the store and the outputs. It follows the event feed and writes the jobs that
+ *  changed; nothing depends on it. It has all OPAL jobs of namespace `default`. Memory is bounded: while many jobs
+ *  wait here, no more events are read, so a folder that cannot be written falls behind and catches up later. Failed
+ *  writes are retried; the log has a line when they begin to fail and one when they work again. Outputs are copied
+ *  separately, one job at a time, and do not delay events. */
 import type { PerdureEvent } from "../../../core/job/event.ts";
 import type { Job } from "../../../core/job/job.ts";
 import type { Engine } from "../../../engine/engine.ts";
@@ -13,9 +12,9 @@ import { TroubleLog } from "../../../lib/log.ts";
 import type { ServerLog } from "../../../server/log.ts";
 import type { Blobs } from "../../../store/blobs.ts";
 import type { JobFilter } from "../../../store/store.ts";
-import { OPAL_TAG } from "../words.ts";
+import { OPAL_TAG } from "../format.ts";
 import { workerLog } from "../worker-log.ts";
-import { MAX_LISTED } from "./read.ts";
+import { MAX_LISTED } from "./opal-reader.ts";
 import {
   artifactsFolder,
   isUpToDate,
@@ -33,24 +32,24 @@ export interface RuntimeOptions {
   readonly blobs: Blobs;
   readonly files: RuntimeFiles;
   readonly log: ServerLog;
-  /** How often jobs that the store no longer has are searched for. A prune that a person asked for is followed by a search at once. */
+  /** How often to search for jobs that the store no longer has. A requested prune is followed by a search at once. */
   readonly sweepEveryMs?: number;
 }
 
-/** Jobs whose small files are written before the files of an attempt are copied. */
+/** Jobs whose small files are written in one round, before files of an attempt are copied. */
 const BATCH = 100;
-/** Rows may be large. */
+/** Limited because rows may be large. */
 const PAGE = 40;
 const RETRY_MS = 1_000;
 const IDLE_MS = 1_000;
-/** Of a copy that would leave too little of the disk free: it is not made for now. */
+/** The error code of a copy that would leave too little free disk space; it is retried later. */
 const LOW_SPACE = "low_space";
-/** Of a folder that is a link, or no folder. */
+/** The error codes of a path that is a link, or not a folder. */
 const REFUSED = "refused";
-/** How far behind the end of a lease may be. */
+/** How far the recorded end of a lease may lag behind. */
 const MAX_REFRESH_MS = 3_000;
 const SWEEP_EVERY_MS = 600_000;
-/** What is missing then is written by the next start. */
+/** The next start writes what is missing then. */
 const STOP_MS = 5_000;
 
 export class RuntimeFolder {
@@ -61,19 +60,19 @@ export class RuntimeFolder {
   readonly #pending: RuntimePending;
   readonly #copies: RuntimeCopies;
   readonly #trouble: TroubleLog;
-  /** Aborted when no more events are to be read, and when nothing more is to be written. */
+  /** Aborted when no more events should be read, and when nothing more should be written. */
   readonly #stopping = new AbortController();
   readonly #cut = new AbortController();
   #idle = new AbortController();
-  /** The last event that was read. */
+  /** The last event read. */
   #seen = 0;
   #refreshAt = 0;
   #searches = 0;
-  /** Until the newest jobs of a rebuild are written: then the lines of all of them are logged in order. */
+  /** Set until the newest jobs of a rebuild are written; then the lines of all of them are logged in order. */
   #heldRounds = 0;
   #hasFailed = false;
   #copy: { readonly done: Promise<void>; readonly cut: AbortController } | null = null;
-  /** Ids of OPAL's: the last jobs of which attempts were copied. */
+  /** OPAL ids of the last jobs whose attempts were copied. */
   #lastCopied: readonly string[] = [];
   #running: Promise<unknown> = Promise.resolve();
 
@@ -91,11 +90,11 @@ export class RuntimeFolder {
 
   start(): void {
     this.#running = this.#run().catch((error: unknown) => {
-      this.#options.log("error", "opal.runtime: nothing more is written to the folder", { error });
+      this.#options.log("error", "opal.runtime: writing to the folder stopped", { error });
     });
   }
 
-  /** Writes what happened up to now, unless the folder cannot be written or is slow: then the next start does. */
+  /** Writes everything up to now, unless the folder fails or is slow: then the next start does. */
   async stop(): Promise<void> {
     this.#stopping.abort();
     this.#idle.abort();
@@ -134,7 +133,7 @@ export class RuntimeFolder {
     return this.#pending.hasWork || this.#sweep.isUnderWay || (this.#copy === null && this.#copies.hasWork);
   }
 
-  /** Ends early when there is something to do. */
+  /** Returns early when there is work. */
   async #pause(ms: number): Promise<void> {
     this.#idle = new AbortController();
     if (this.#stopping.signal.aborted) return;
@@ -166,7 +165,7 @@ export class RuntimeFolder {
     this.#idle.abort();
   }
 
-  /** What happened since the feed was left. What fails is not tried again. */
+  /** Everything since the feed was left. Failed writes are not retried. */
   async #finish(): Promise<void> {
     const { engine } = this.#options;
     const { signal } = this.#cut;
@@ -183,11 +182,11 @@ export class RuntimeFolder {
     }
   }
 
-  /** All anew: the log of the newest jobs, and the files of all. */
+  /** Rebuilds everything: the log of the newest jobs, and the files of all jobs. */
   async #rebuild(): Promise<void> {
     await this.#forgetCopies();
     await this.#logs.clear().catch((error: unknown) => {
-      // Something is in the way of that folder alone. When it is removed, all is made anew again.
+      // Only that folder has an obstacle. When it is removed, the rebuild starts again.
       if (codeOf(error) !== REFUSED) throw error;
       this.#report("logs", error);
     });
@@ -198,14 +197,14 @@ export class RuntimeFolder {
       ids.push(...page.ids);
       next = page.next;
     }
-    // At once, and before anything else is written: no line is logged twice.
+    // Done before anything else is written, so that no line is logged twice.
     for (const id of ids.reverse()) this.#pending.add({ id, from: 0, isWhole: true });
     this.#heldRounds = Math.ceil(this.#pending.changed / BATCH);
     this.#sweep.request();
     void this.#addOlder(next);
   }
 
-  /** What was copied while the folder was deleted may lack files, and have the time stamp of a whole one. */
+  /** Copies made while the folder was deleted may lack files and still have the timestamp of a complete one. */
   async #forgetCopies(): Promise<void> {
     this.#copy?.cut.abort();
     await this.#copy?.done;
@@ -215,7 +214,7 @@ export class RuntimeFolder {
     this.#lastCopied = [];
   }
 
-  /** The jobs from one on, as there is room. Of them no lines are logged. The next call ends this one. */
+  /** Adds jobs from a position on, as there is capacity, without log lines. The next call ends this one. */
   async #addOlder(from: string | null | undefined): Promise<void> {
     const { signal } = this.#stopping;
     this.#searches += 1;
@@ -242,7 +241,7 @@ export class RuntimeFolder {
     return { ids: jobs.map(({ id }) => id), next };
   }
 
-  /** A little of everything, so that no part waits until another is done. */
+  /** Does some of each kind of work, so that no kind waits for another. */
   async #round(): Promise<void> {
     const { clock, leaseMs } = this.#options.engine;
     await this.#writeChanged();
@@ -257,9 +256,9 @@ export class RuntimeFolder {
     await this.#tried("sweep", () => this.#sweep.step());
   }
 
-  /** The small files of some jobs, and their lines of the logs. */
+  /** Writes the small files of some jobs, and their log lines. */
   async #writeChanged(): Promise<void> {
-    // All events up to here have been read, so that those after it are yet to come.
+    // All events up to here have been read; later ones will follow.
     const upTo = this.#seen;
     const some = this.#pending.take(BATCH);
     if (some.length === 0) return;
@@ -274,11 +273,11 @@ export class RuntimeFolder {
     }
   }
 
-  /** Of an old job that a search found. Those with log lines are read in any case. */
+  /** Whether an old job must be written. Jobs with log lines are read in any case. */
   async #isUpToDate({ from, isWhole }: PendingJob, facts: Job): Promise<boolean> {
     if (!isWhole || from !== NO_LINES) return false;
     const { engine, files } = this.#options;
-    return isUpToDate(engine.store, files, facts).catch(() => false); // what is wrong shows when it is written
+    return isUpToDate(engine.store, files, facts).catch(() => false); // a write reports the error
   }
 
   async #writeSmall(pending: PendingJob, upTo: number): Promise<void> {
@@ -291,7 +290,7 @@ export class RuntimeFolder {
       this.#logs.add(lines.filter(({ seq }) => seq >= from && seq <= upTo));
       from = NO_LINES;
       if (job.row.attempt > 0) this.#copies.add(id, isWhole);
-      // Each for itself: one that cannot be written leaves the others as they should be.
+      // One by one: a job that cannot be written does not affect others.
       const isWritten = [
         await this.#tried("jobs", () => writeAttemptStore(this.#options.files, job)),
         await this.#tried("jobs", () => this.#leases.set(job)),
@@ -301,7 +300,7 @@ export class RuntimeFolder {
     if (!isRead) this.#pending.addFailed({ id, from, isWhole });
   }
 
-  /** Of one job, unless one is being copied. It goes on beside the rounds. */
+  /** Copies the attempts of one job, unless a copy is running. Runs beside the rounds. */
   #startCopy(): void {
     if (this.#copy !== null) return;
     const next = this.#copies.take();
@@ -323,7 +322,7 @@ export class RuntimeFolder {
       this.#lastCopied = [job.id, ...this.#lastCopied].slice(0, 2);
       await writeAttempts({ store: engine.store, blobs, files, signal }, job, isWhole);
     } catch (error) {
-      if (signal.aborted) return; // the rebuild, or the next start, does it again
+      if (signal.aborted) return; // the rebuild or the next start repeats it
       this.#copies.addFailed(id);
       this.#report(isRetry ? "retries" : codeOf(error) === LOW_SPACE ? "skipped" : "copies", error);
     }

@@ -1,12 +1,12 @@
 /** Which jobs and attempts are still to be copied to the runtime directory, in bounded memory. */
 import type { Clock } from "../../../lib/clock.ts";
 
-// Jobs that the runtime folder has yet to write. With each goes the number of the event from which on its log lines
-// are missing. What failed waits for a while, longer each time. Whoever finds more than MAX_PENDING waits for room;
-// only a rebuild adds its newest jobs at once, which are as many again at most.
+// Jobs to write to the runtime folder, each with the number of the event from which its log lines are missing. Failed
+// ones are retried after a growing delay. Callers wait while there are MAX_PENDING or more; only a rebuild adds its
+// newest jobs at once, at most as many again.
 
 const MAX_PENDING = 1_000;
-/** From which event on, of a job whose log lines are all written. */
+/** For a job whose log lines are all written. */
 export const NO_LINES = Number.POSITIVE_INFINITY;
 const FIRST_PAUSE_MS = 1_000;
 const MAX_PAUSE_MS = 10_000;
@@ -19,7 +19,7 @@ export interface PendingJob {
   readonly isWhole: boolean;
 }
 
-/** Where those who add wait until there is room. */
+/** Callers that wait for capacity. */
 class RuntimeGate {
   readonly #isFull: () => boolean;
   readonly #waiting = new Set<() => void>();
@@ -29,7 +29,7 @@ class RuntimeGate {
     this.#isFull = isFull;
   }
 
-  /** Resolves when there is room, or nothing is to be added any more. */
+  /** Resolves when there is capacity, or when nothing more will be added. */
   async room(): Promise<void> {
     while (this.#isFull() && !this.#isClosed) await new Promise<void>((resolve) => this.#waiting.add(resolve));
   }
@@ -40,7 +40,7 @@ class RuntimeGate {
     this.#waiting.clear();
   }
 
-  /** Nobody waits for room from here on. */
+  /** From now on no caller waits for capacity. */
   close(): void {
     this.#isClosed = true;
     this.wake();
@@ -67,7 +67,7 @@ export class RuntimePending {
     return this.#changed.size;
   }
 
-  /** Whether something can be written now; what failed not before its pause is over. */
+  /** Whether something can be written now; failed jobs only after their delay. */
   get hasWork(): boolean {
     return this.#changed.size > 0;
   }
@@ -77,7 +77,7 @@ export class RuntimePending {
   }
 
   add(job: PendingJob): void {
-    // One that failed has lines missing from before: they are counted once only if it is one entry.
+    // A failed job also lacks earlier lines: they are kept only if it is one entry.
     const known = both(this.#failed.get(job.id), job);
     this.#failed.delete(job.id);
     this.#changed.set(job.id, both(this.#changed.get(job.id), known));
@@ -88,7 +88,7 @@ export class RuntimePending {
     this.#retryAt = this.#clock.monotonic() + this.#pauseMs;
   }
 
-  /** Takes some that have changed, and puts those that failed among them when it is time. */
+  /** Takes some changed jobs, and adds failed ones whose delay is over. */
   take(count: number): PendingJob[] {
     if (this.#failed.size === 0) this.#pauseMs = FIRST_PAUSE_MS;
     else if (this.#clock.monotonic() >= this.#retryAt) {
@@ -107,14 +107,14 @@ function both(known: PendingJob | undefined, job: PendingJob): PendingJob {
   return { id: job.id, from: Math.min(known.from, job.from), isWhole: known.isWhole || job.isWhole };
 }
 
-// Jobs whose attempts are to be copied to the runtime folder. They hold up nothing else: what fails is tried again by
-// itself, a few at a time, after a pause. Both sets are bounded: what is beyond is dropped, and `takeDropped` is true
-// once there is room for another search through all jobs.
+// Jobs whose attempts must be copied to the runtime folder. They delay nothing else: failed ones are retried, a few at a
+// time, after a delay. Both sets are bounded: jobs beyond the limit are dropped, and `takeDropped` is true once there is
+// capacity for another search through all jobs.
 
-/** More than a search adds: it waits for room at MAX_PENDING. */
+/** More than a search adds: it waits at MAX_PENDING. */
 const MAX_WAITING = 5_000;
 const MAX_FAILED = 1_000;
-/** Retried before the next pause. */
+/** Retried before the next delay. */
 const RETRIED_AT_ONCE = 20;
 const FIRST_COPY_PAUSE_MS = 1_000;
 const MAX_COPY_PAUSE_MS = 10_000;
@@ -130,12 +130,12 @@ export class RuntimeCopies {
   readonly #clock: Pick<Clock, "monotonic">;
   readonly #waiting = new Map<string, AttemptsToCopy>();
   readonly #failed = new Set<string>();
-  /** Of those that failed, the ones to be tried before the next pause. */
+  /** Failed jobs to retry before the next delay. */
   #retries: string[] = [];
   #pauseMs = FIRST_COPY_PAUSE_MS;
   #retryAt = 0;
   #hasDropped = false;
-  /** For those who search through all jobs. */
+  /** For searches through all jobs. */
   readonly gate = new RuntimeGate(() => this.#waiting.size >= MAX_PENDING);
 
   constructor(clock: Pick<Clock, "monotonic">) {
@@ -146,7 +146,7 @@ export class RuntimeCopies {
     return this.#failed.size > 0 || this.#hasDropped;
   }
 
-  /** Whether one can be tried now; what failed not before its pause is over. */
+  /** Whether one can be tried now; failed ones only after their delay. */
   get hasWork(): boolean {
     if (this.#waiting.size + this.#retries.length > 0) return true;
     return this.#failed.size > 0 && this.#clock.monotonic() >= this.#retryAt;
@@ -163,7 +163,7 @@ export class RuntimeCopies {
       return;
     }
     const isRetry = this.#failed.delete(id) || known?.isRetry === true;
-    // An earlier attempt may be what failed.
+    // It may be an earlier attempt that failed.
     this.#waiting.set(id, { id, isWhole: isWhole || isRetry || known?.isWhole === true, isRetry });
   }
 
@@ -194,7 +194,7 @@ export class RuntimeCopies {
     return null;
   }
 
-  /** True once after some were dropped, and most of the others are done. */
+  /** True once after jobs were dropped and most of the others are done. */
   takeDropped(): boolean {
     if (!this.#hasDropped || this.#failed.size > MAX_FAILED / 2 || this.#waiting.size > MAX_PENDING / 2) return false;
     this.#hasDropped = false;

@@ -1,10 +1,9 @@
-/** What the runtime directory holds beside jobs: leases and worker logs; and the removal of files that are no longer
- *  needed. */
+/** Leases and worker logs in the runtime directory, and the removal of files that are no longer needed. */
 
 import type { Clock } from "../../../lib/clock.ts";
 import { safeLine } from "../../../server/log.ts";
 import type { Store } from "../../../store/store.ts";
-import { isOpalId } from "../words.ts";
+import { isOpalId } from "../format.ts";
 import type { WorkerLogRecord } from "../worker-log.ts";
 import {
   artifactsFolder,
@@ -18,8 +17,8 @@ import {
   workerLogFile,
 } from "./runtime-files.ts";
 
-// `job_leases/` of the runtime folder: a file for each job that a worker holds. Renewals write no event, so the ends
-// of leases are read from the sessions from time to time. In memory is one entry for each running job of OPAL's.
+// `job_leases/` of the runtime folder: a file for each running job. Renewals write no event, so the ends of leases are
+// read from the sessions at intervals. Memory holds one entry per running OPAL job.
 
 interface HeldOpalLease extends HeldLease {
   readonly session: string;
@@ -28,7 +27,7 @@ interface HeldOpalLease extends HeldLease {
 export class RuntimeLeases {
   readonly #files: RuntimeFiles;
   readonly #store: Store;
-  /** By Perdure's id of the job. */
+  /** By Perdure's job id. */
   readonly #held = new Map<string, HeldOpalLease>();
 
   constructor(files: RuntimeFiles, store: Store) {
@@ -36,7 +35,7 @@ export class RuntimeLeases {
     this.#store = store;
   }
 
-  /** Writes the lease of a job that runs, and removes that of one that does not. */
+  /** Writes the lease of a running job, and removes that of any other. */
   async set({ id, row, document }: RecordedJob): Promise<void> {
     if (row.state !== "running" || row.worker === null) {
       this.#held.delete(row.id);
@@ -52,7 +51,7 @@ export class RuntimeLeases {
     this.#held.set(row.id, held);
   }
 
-  /** Writes those anew that were renewed. The answer is the first error. */
+  /** Writes renewed leases again. Returns the first error. */
   async refresh(): Promise<unknown> {
     const ends = new Map<string, number | null>();
     let failure: unknown = null;
@@ -73,28 +72,28 @@ export class RuntimeLeases {
   }
 }
 
-// `logs/worker_pool/` of the runtime folder: a file for each worker. Lines that cannot be written wait, up to a
-// number; the oldest go first, and are there again after the next start, which makes the files anew. Bounded in bytes
-// and in files.
+// `logs/worker_pool/` of the runtime folder: a file for each worker. Lines that cannot be written wait, up to a limit;
+// the oldest are dropped first and are written again by the next start, which rebuilds the files. Size and number of
+// files are limited.
 
 const FOLDER = ["logs", "worker_pool"];
 const MAX_WAITING = 20_000;
-/** Of a file; when it is full, one older file is kept beside it. */
+/** The limit of a file; when it is full, one older file is kept. */
 const MAX_BYTES = 4 * 1024 * 1024;
-/** A worker that is started again has another name: files of those that wrote least lately are removed. */
+/** A restarted worker has another name: the files written least recently are removed. */
 const MAX_FILES = 500;
 
 export class RuntimeLogs {
   readonly #files: RuntimeFiles;
   #waiting: WorkerLogRecord[] = [];
-  /** Names of workers' files, the one that was written last at the end. */
+  /** Names of workers' files, the one written last at the end. */
   readonly #known = new Set<string>();
 
   constructor(files: RuntimeFiles) {
     this.#files = files;
   }
 
-  /** Removes all that earlier servers wrote. */
+  /** Removes everything that earlier servers wrote. */
   async clear(): Promise<void> {
     this.#waiting = [];
     this.#known.clear();
@@ -105,11 +104,11 @@ export class RuntimeLogs {
 
   add(records: readonly WorkerLogRecord[]): void {
     for (const record of records) this.#waiting.push(record);
-    if (this.#waiting.length < 2 * MAX_WAITING) return; // to sort them for each line would take all the time
+    if (this.#waiting.length < 2 * MAX_WAITING) return; // sorting for each line would be too slow
     this.#waiting = inOrder(this.#waiting).slice(-MAX_WAITING);
   }
 
-  /** What cannot be written waits; the answer is the first error. */
+  /** Lines that cannot be written wait. Returns the first error. */
   async write(): Promise<unknown> {
     const byFile = new Map<string, WorkerLogRecord[]>();
     for (const record of inOrder(this.#waiting)) {
@@ -152,8 +151,8 @@ function inOrder(records: readonly WorkerLogRecord[]): WorkerLogRecord[] {
   return records.toSorted((a, b) => a.at - b.at || a.seq - b.seq);
 }
 
-// Removes from the runtime folder what is of jobs that the store no longer has: a prune deletes jobs without an event
-// for each. A few names at a time. What is not named like a job's file stays.
+// Removes files of jobs that the store no longer has: a prune writes no event per job. A few names at a time. Files that
+// are not named like a job's stay.
 
 const NAMES_AT_ONCE = 20;
 
@@ -176,7 +175,7 @@ export class RuntimeSweep {
     return this.#ids !== null || this.#clock.monotonic() >= this.#nextAt;
   }
 
-  /** Begins the next one now, or anew. */
+  /** Starts the next search now, or restarts it. */
   request(): void {
     void this.#ids?.return();
     this.#ids = null;
@@ -206,7 +205,7 @@ export class RuntimeSweep {
   }
 }
 
-/** A folder that cannot be read does not stop the others: its error comes last. */
+/** A folder that cannot be read does not stop the others; its error is returned last. */
 async function* idsIn(files: RuntimeFiles): AsyncGenerator<string, void, void> {
   const failures: unknown[] = [];
   for (const pathOf of [attemptsFile, leaseFile, artifactsFolder]) {

@@ -20,50 +20,49 @@ import {
 import { isLoopback } from "../../../server/request-guard.ts";
 import { principal } from "../../../server/routes/submit.ts";
 import { opalExec } from "../exec.ts";
+import { OPAL_TAG, opalId, opalKey, opalStatus } from "../format.ts";
 import { opalJobPolicy, opalRetry } from "../retry.ts";
 import { type OpalSettings, opalPolicy } from "../settings.ts";
-import { OPAL_TAG, opalId, opalKey, opalStatus } from "../words.ts";
-import { type OpalForm, readForm, tooLarge } from "./form.ts";
+import { type OpalForm, readForm, tooLarge } from "./submit-body.ts";
 
-// What is configured of OPAL's door.
+// Settings of OPAL's routes.
 
 export interface OpalOptions {
-  /** The command that runs prompts; null where none is configured, and then jobs can be read but not submitted. */
+  /** The command that runs prompts; null if none is configured: jobs can then be read but not submitted. */
   readonly engine: readonly string[] | null;
-  /** Whoever is on this machine needs no token. */
+  /** Callers on this machine need no token. */
   readonly anonymous: boolean;
   readonly settings: OpalSettings;
 }
 
-// `opal.anonymous`: OPAL's clients send no token, and on the machine itself they need none. It opens this door alone,
-// to callers on loopback alone, of a server that listens on loopback alone. The guards on Host and Origin stand
-// before it as before everything, so no page in a browser comes in by it. It does not tell users of one machine from
-// each other.
+// `opal.anonymous`: OPAL's clients send no token, and on the same machine they need none. It applies only to these
+// routes, only to callers on loopback, and only if the server listens on loopback alone. The checks of Host and Origin
+// come first, so that no page in a browser can use it. Users of one machine are not told apart.
 
 const ANONYMOUS: Principal = Object.freeze({
   ...{ id: "anonymous", name: "anonymous", namespace: "default", isAnonymous: true },
   scopes: Object.freeze(["read", "submit"] as const),
 });
 
-/** To be called before the server listens. */
+/** Call before the server listens. */
 export function checkAnonymous(anonymous: boolean, host: string): void {
   if (!anonymous || isLoopback(host)) return;
   throw new ConfigError({
     path: "opal.anonymous",
     given: true,
-    allowed: "only where the server listens on this machine alone, such as on 127.0.0.1",
-    problem: `the server listens on ${host}, and whoever reaches that could run the engine without a token`,
+    allowed: "only if the server listens on a loopback address, such as 127.0.0.1",
+    problem: `the server listens on ${host}, where any caller could run the engine without a token`,
   });
 }
 
-/** The caller that has no token, if it is on this machine. */
+/** The caller without a token, if it is on this machine. */
 export function anonymousCaller({ socket, headers }: Pick<FastifyRequest, "socket" | "headers">): Principal | null {
   const { remoteAddress, localAddress } = socket;
   const isHere = isLoopback(remoteAddress ?? "") && isLoopback(localAddress ?? "");
   return isHere && !isForwarded(headers) ? ANONYMOUS : null;
 }
 
-/** A proxy on this machine speaks for somebody who may be anywhere. One that does not say so cannot be told from a client. */
+/** A proxy on this machine forwards for callers anywhere. One that does not identify itself looks like a local client. */
 function isForwarded(headers: IncomingHttpHeaders): boolean {
   return ["forwarded", "via", "x-real-ip"].some((name) => name in headers) || namesWith(headers, "x-forwarded-");
 }
@@ -72,11 +71,11 @@ function namesWith(headers: IncomingHttpHeaders, start: string): boolean {
   return Object.keys(headers).some((name) => name.startsWith(start));
 }
 
-// A prompt becomes a job of kind `exec`: the engine that is configured, under the policy that OPAL's variables say.
-// The job's own id is Perdure's; the client's is in its submit key, so that one id is one job, whoever sends it how
-// often. A repeat is answered as the first was. After a change of the engine it is another body, and refused.
+// A prompt becomes a job of kind `exec`: the configured engine, with the policy of OPAL's variables. The client's id is
+// in the submit key, so one id is one job however often it is sent, and a repeat gets the first answer. With another
+// engine in the settings the same submit has another body, and is refused.
 
-/** An id of 12 hex digits may be taken: once in some million millions. */
+/** A random id of 12 hex digits may exist already, though rarely. */
 const DRAWS = 3;
 
 export function opalSubmit(parts: ServerParts, options: OpalOptions): RouteHandler {
@@ -103,7 +102,7 @@ export function opalSubmit(parts: ServerParts, options: OpalOptions): RouteHandl
   }
 
   return async (call) => {
-    engineOf(options); // before a body is read for nothing
+    engineOf(options); // refuse before the body is read
     const form = await readForm(call);
     const isOurs = form.jobId === undefined || form.jobId === null;
     for (let draw = 1; ; draw++) {
@@ -121,7 +120,7 @@ export function opalSubmit(parts: ServerParts, options: OpalOptions): RouteHandl
 
 function engineOf({ engine }: OpalOptions): readonly string[] {
   if (engine !== null) return engine;
-  const message = "no opal.engine is configured, so nothing here can run a prompt; set it and start the server again";
+  const message = "no opal.engine is configured to run prompts; set it and restart the server";
   throw new PerdureError("wrong_state", message, { path: "opal.engine" });
 }
 

@@ -8,8 +8,6 @@ import { completed, exited, failed, lost, TestJobHistory, testJob, timedOut } fr
 import { presets } from "../../core/policy/presets.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { opalAttempts, opalResult } from "./attempts.ts";
-import { type OpalEndedAttempt, opalJob, type ShownJob } from "./job.ts";
-import { opalPolicy, opalSettings } from "./settings.ts";
 import {
   isoTime,
   type OpalSession,
@@ -20,7 +18,9 @@ import {
   opalStatus,
   opalWorker,
   reclaimLine,
-} from "./words.ts";
+} from "./format.ts";
+import { type OpalEndedAttempt, opalJob, type ShownJob } from "./job.ts";
+import { opalPolicy, opalSettings } from "./settings.ts";
 import { logTime, reclaimRecord } from "./worker-log.ts";
 
 const policyOf = (env: Record<string, string> = {}) => resolvePolicy(opalPolicy(opalSettings(env)));

@@ -1,5 +1,5 @@
-/** A submit as OPAL's clients send it: a form with a file, or JSON. Both become the same fields, unchecked but for their
- *  names. Forms are parsed by the platform, from a body that is read in full: it is no larger than a job may be. */
+/** Parses a submit of OPAL's clients, a form with a file or JSON, into the same fields, unchecked except for their
+ *  names. The platform parses forms, from a body that is read in full; its size is limited to that of a job. */
 import { checkKeys, isPlain } from "../../../core/check.ts";
 import { ConfigError, PerdureError } from "../../../core/errors.ts";
 import { LIMITS } from "../../../engine/limits.ts";
@@ -16,7 +16,7 @@ export interface OpalForm {
 }
 
 const FIELDS = ["prompt", "input_file", "metadata", "job_id", "retry"] as const;
-/** A file is a third longer in its job, so a form of this size would be over the limit of a job anyhow. */
+/** A file is a third larger in its job (base64), so a form of this size would exceed a job's limit anyway. */
 const MAX_FORM_BYTES = LIMITS.payloadBytes;
 
 export async function readForm(call: RouteCall): Promise<OpalForm> {
@@ -28,12 +28,12 @@ function isForm(type: string): boolean {
   return type.split(";", 1)[0]?.trim().toLowerCase() === FORM_TYPE;
 }
 
-/** What is too large for a job, said with what to do about it. */
+/** The error for a job that is too large, with what to do about it. */
 export function tooLarge(): PerdureError {
   const limit = `prompt, metadata and input_file may have ${LIMITS.payloadBytes} bytes together, the file counted in base64`;
   return new PerdureError(
     "body_too_large",
-    `${limit}; put a larger file where the engine finds it, and send its address`,
+    `${limit}; store a larger file where the engine can read it, and send its address`,
   );
 }
 
@@ -52,14 +52,20 @@ async function parsed(bytes: Buffer, type: string): Promise<FormData> {
   try {
     return await new Response(bytes, { headers: { "content-type": type } }).formData();
   } catch {
-    throw new PerdureError("invalid_request", "the body is not the form that its Content-Type says");
+    throw new PerdureError("invalid_request", "the body does not match its Content-Type");
   }
 }
 
 async function fromForm(form: FormData): Promise<OpalForm> {
   const fields: Record<string, unknown> = Object.create(null);
   for (const [name, value] of form) {
-    if (name in fields) throw new ConfigError({ path: name, given: "it twice", allowed: "each field once" });
+    if (name in fields)
+      throw new ConfigError({
+        path: name,
+        given: "more than one",
+        problem: "given more than once",
+        allowed: "each field once",
+      });
     fields[name] = value;
   }
   checkKeys(fields, FIELDS, "");
@@ -67,7 +73,7 @@ async function fromForm(form: FormData): Promise<OpalForm> {
   return {
     prompt: textIn(prompt, "prompt"),
     metadata: jsonIn(fields.metadata, "metadata", '{"source": "ui"}'),
-    // A form sends what was left empty as an empty text.
+    // Forms send empty fields as an empty text.
     jobId: job_id === "" ? undefined : textIn(job_id, "job_id"),
     retry: jsonIn(fields.retry, "retry", '{"max_retries": 3, "backoff": [3, 8, 15]}'),
     inputFile: file === undefined ? null : await fileIn(file),
@@ -92,11 +98,11 @@ function jsonIn(value: unknown, path: string, example: string): unknown {
 async function fileIn(value: unknown): Promise<OpalForm["inputFile"]> {
   if (value === "") return null;
   if (typeof value === "string") {
-    // As curl sends it without the @ before a file's name.
+    // curl sends this if the @ before the file's name is missing.
     throw new ConfigError({ path: "input_file", given: value, allowed: "a file: a part of the form with a filename" });
   }
   const file = value as File;
-  // A page sends a file that was not chosen as one without a name and without content.
+  // Browsers send a file that was not chosen without a name and content.
   if (file.name === "" && file.size === 0) return null;
   return { name: file.name, base64: Buffer.from(await file.arrayBuffer()).toString("base64") };
 }

@@ -1,10 +1,10 @@
-/** The runs of a job, numbered as the budgets count them: a run that was handed back, or that waits for others, is not charged
- *  and keeps its number when it comes again; a redrive begins at 1. It is the number that rules and conditions call `attempt`
- *  (`chargedNumber` in `core/decision/classify.ts`). Our own number of the attempt counts all runs of all chapters. */
+/** Attempts of a job, numbered as the budgets count them: an attempt that was returned or that waits for children is
+ *  not counted and keeps its number the next time; a redrive starts again at 1. Rules and conditions call this number
+ *  `attempt` (`chargedNumber` in `core/decision/classify.ts`). A job's own attempt number counts all attempts. */
 import { chargedNumber } from "../core/decision/classify.ts";
 import type { JobEvent, JobEventBody } from "../core/job/event.ts";
 
-/** What a job was charged. */
+/** Counted failures and losses. */
 export interface Charged {
   readonly failures: number;
   readonly losses: number;
@@ -12,18 +12,18 @@ export interface Charged {
 
 export interface NumberedEvent<E extends JobEventBody = JobEvent> {
   readonly event: E;
-  /** The run that it tells of, among those that are charged, from 1. */
+  /** The counted attempt that the event belongs to, from 1. */
   readonly attempt: number;
-  /** The run that would come after it. */
+  /** The counted attempt that would follow it. */
   readonly next: number;
   readonly chapter: number;
-  /** In this chapter, before it. */
+  /** Since the last redrive, before this event. */
   readonly charged: Charged;
 }
 
 const NOTHING: Charged = { failures: 0, losses: 0 };
 
-/** `events` are all of a job, in order. */
+/** `events` are all events of a job, in order. */
 export function counted<E extends JobEventBody>(events: readonly E[]): NumberedEvent<E>[] {
   let after = NOTHING;
   let chapter = 1;
@@ -39,12 +39,12 @@ export function counted<E extends JobEventBody>(events: readonly E[]): NumberedE
   });
 }
 
-/** Events carry the counters that moved. */
+/** Events have only the counters that changed. */
 function chargedIn({ failures, losses }: Partial<Charged> = {}): Partial<Charged> {
   return { ...(failures === undefined ? {} : { failures }), ...(losses === undefined ? {} : { losses }) };
 }
 
-/** What was charged in all chapters but the last. */
+/** Counted before the last redrive. */
 export function chargedBefore(events: readonly JobEventBody[]): Charged {
   const ends = counted(events).filter(({ event }) => event.name === "job.redriven");
   return ends.reduce(

@@ -1,11 +1,10 @@
-/** OPAL's words for what Perdure knows: ids, statuses, the texts of its error table, the reclaim line, workers.
- *  Everything a client of OPAL reads was fixed before Perdure; nothing is added here. The views of jobs and attempts are
- *  in files of their own. */
+/** OPAL's ids, statuses, error texts, reclaim line and workers. OPAL's clients read these texts and depend on them.
+ *  The views of jobs and attempts are in files of their own. */
 import { ConfigError } from "../../core/errors.ts";
 import type { JobState } from "../../core/job/job.ts";
 import type { SessionRow } from "../../core/job/views.ts";
 
-/** The tag of all jobs that came in by this door. */
+/** The tag of all OPAL jobs. */
 export const OPAL_TAG = "opal";
 const KEY_PREFIX = "opal:";
 
@@ -17,18 +16,18 @@ const STATUS: Readonly<Record<JobState, OpalStatus>> = {
   running: "running",
   succeeded: "succeeded",
   failed: "failed",
-  cancelled: "failed", // OPAL knows no other end without success; the error says `cancelled`
+  cancelled: "failed", // OPAL has no other status for it; the error is `cancelled`
 };
 
 export function opalStatus(state: JobState): OpalStatus {
   return STATUS[state];
 }
 
-// Ids. A client may choose its own, so they are not ours but part of the submit key.
+// A client may choose the id, so it is part of the submit key and not Perdure's job id.
 
 const ID = /^[A-Za-z0-9._-]{1,100}$/;
 
-/** The id a client gave, or a new one as OPAL makes them: `job_` and 12 hex digits. */
+/** The client's id, or a new one in OPAL's form: `job_` and 12 hex digits. */
 export function opalId(given: unknown, randomBytes: (size: number) => Uint8Array): string {
   if (given === undefined || given === null) return `job_${hex(randomBytes(6))}`;
   if (isOpalId(given)) return given;
@@ -37,7 +36,7 @@ export function opalId(given: unknown, randomBytes: (size: number) => Uint8Array
 }
 
 export function isOpalId(given: unknown): given is string {
-  // "." and ".." would be taken out of an address before it is sent.
+  // "." and ".." would be removed from a URL before it is sent.
   return typeof given === "string" && ID.test(given) && given !== "." && given !== "..";
 }
 
@@ -50,8 +49,8 @@ export function opalKey(id: string): string {
   return KEY_PREFIX + id;
 }
 
-/** On jobs of files that name no id: clients know them by the job's own. */
-export const OPAL_MARK = "opal/file";
+/** Marks jobs of files without an id: clients use the job's own id. */
+export const OPAL_FILE_ANNOTATION = "opal/file";
 
 export interface MaybeOpal {
   readonly id: string;
@@ -59,40 +58,38 @@ export interface MaybeOpal {
   readonly annotations?: Readonly<Record<string, string>>;
 }
 
-/** The id under which clients of OPAL know a job; null for one that came in by another door. */
+/** The id that OPAL's clients use for a job; null if it is not an OPAL job. */
 export function opalIdOf({ id, key, annotations }: MaybeOpal): string | null {
   if (key?.startsWith(KEY_PREFIX)) return key.slice(KEY_PREFIX.length);
-  return key === null && annotations !== undefined && Object.hasOwn(annotations, OPAL_MARK) ? id : null;
+  return key === null && annotations !== undefined && Object.hasOwn(annotations, OPAL_FILE_ANNOTATION) ? id : null;
 }
-
-// Texts.
 
 export const MAX_RETRIES_EXCEEDED = "max_retries_exceeded_a2";
 
-/** Lease expired on this attempt, requeued for retry. The number is that of OPAL's own counter, which `OPAL_MAX_RETRIES` limits:
- *  among the runs charged since the last redrive. */
+/** The error of a job that was requeued after a lost lease. The number is that of OPAL's counter, which
+ *  `OPAL_MAX_RETRIES` limits: counted attempts since the last redrive. */
 export function leaseExpired(attempt: number): string {
   return `lease_expired_retry_${attempt}`;
 }
 
 export interface Reclaim {
   readonly id: string;
-  /** The one whose lease expired, counted as `maxRetries` counts. */
+  /** The attempt whose lease expired, counted like `maxRetries`. */
   readonly attempt: number;
   readonly maxRetries: number;
-  /** Null when there is no retry. */
+  /** Null if there is no retry. */
   readonly backoffSecs: number | null;
-  /** What the job failed with, where there is no retry; the limit, if nothing else is said. */
+  /** The job's error if there is no retry; default: the limit of attempts. */
   readonly error?: string;
 }
 
-/** The warning that OPAL's workers log for each reclaim, as its document prints it. */
+/** The warning that OPAL's workers log for each reclaim, exactly as in its document. */
 export function reclaimLine({ id, attempt, maxRetries, backoffSecs, error }: Reclaim): string {
   const end = backoffSecs === null ? `FAILED (${error ?? MAX_RETRIES_EXCEEDED})` : `QUEUED (backoff=${backoffSecs}s)`;
   return `[Lease] ♻️ Reclaiming job ${id} (Attempt ${attempt}/${maxRetries}) -> ${end}`;
 }
 
-/** UTC throughout: OPAL mixes it with local times. */
+/** Always UTC; OPAL mixes UTC and local time. */
 export function isoTime(at: number): string {
   return new Date(at).toISOString();
 }
@@ -101,13 +98,11 @@ export function isoTimeOrNull(at: number | null): string | null {
   return at === null ? null : isoTime(at);
 }
 
-// Workers.
-
-/** What is read of a session. */
+/** What is used of a session. */
 export type OpalSession = Pick<SessionRow, "name" | "host" | "pid" | "renewedAt" | "endedAt" | "running">;
 
 export interface OpalWorker {
-  /** Its name, by default `host-pid` as in OPAL: what jobs give as `worker_id`. */
+  /** The worker's name, by default `host-pid` as in OPAL; `worker_id` of jobs. */
   readonly id: string;
   readonly name: string;
   readonly host: string;

@@ -1,5 +1,5 @@
-/** Jobs and workers out of the store, in OPAL's shapes. A job is one of this door if it has its tag and an id of OPAL's; one
- *  of another namespace is answered exactly as one that does not exist. */
+/** Reads jobs and workers from the store, in OPAL's formats. A job belongs to OPAL if it has its tag and an OPAL id; a
+ *  job of another namespace is answered like one that does not exist. */
 
 import { PerdureError } from "../../../core/errors.ts";
 import type { JobEvent } from "../../../core/job/event.ts";
@@ -9,25 +9,25 @@ import { lastAttempts, toInfo } from "../../../engine/read-job.ts";
 import { nextTurn } from "../../../lib/clock.ts";
 import { type JobFilter, type JobRow, SESSIONS_PAGE, type SessionRow, type Store } from "../../../store/store.ts";
 import { type OpalAttempts, type OpalResult, opalAttempts, opalResult } from "../attempts.ts";
+import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../format.ts";
 import { type OpalEndedAttempt, type OpalJob, opalJob, type WorkerName } from "../job.ts";
 import type { OpalSettings } from "../settings.ts";
-import { isOpalId, OPAL_TAG, type OpalWorker, opalIdOf, opalKey, opalWorker } from "../words.ts";
 
 export type ShownOpalJob = OpalJob & { readonly attempts?: OpalAttempts };
 
-/** As many as the listing has at most: the newest. */
+/** The limit of the listing: the newest. */
 export const MAX_LISTED = 1_000;
-/** A row may hold two megabytes, of which little is shown: so few are read at a time. */
+/** A row may hold two megabytes, of which little is shown, so only this many are read at a time. */
 const PAGE = 40;
-/** How long a worker that has gone is told of. */
+/** How long a lost or stopped worker is listed. */
 const GONE_FOR_MS = 3_600_000;
 
 const MAX_PAGES = 100;
-/** Of a job with more, what it is now is told, and not when it was last changed. */
+/** For a job with more events, the time of the last change is left out. */
 export const MAX_EVENTS = 5_000;
-/** Pages of workers: 2,000 of those that work, and as many that have gone. */
+/** Pages of workers: 2,000 active ones, and as many ended ones. */
 const SESSION_PAGES = 10;
-/** No session has ended since then. */
+/** No session has ended since this time. */
 const END_OF_TIME = 8.64e15;
 
 export class OpalReader {
@@ -55,8 +55,8 @@ export class OpalReader {
       for (const job of shown) if (job !== null) jobs.set(job.id, job);
       next = page.next;
       pages += 1;
-      await nextTurn(this.#engine.clock); // others have their turn
-      // Jobs of other doors may bear the tag too: nobody looks through all of them.
+      await nextTurn(this.#engine.clock); // let other work run
+      // Other jobs may have the tag too: the search does not go through all of them.
     } while (next !== null && jobs.size < MAX_LISTED && pages < MAX_PAGES);
     return jobs;
   }
@@ -68,19 +68,19 @@ export class OpalReader {
     return job;
   }
 
-  /** The row behind an id of OPAL's. */
+  /** The row of an OPAL id. */
   async row(namespace: string, id: string): Promise<JobRow> {
-    // Whatever can stand in an address comes here, a NUL too, which a database would stumble over.
+    // Any text of a URL arrives here, including a NUL, which a database would refuse.
     if (!isOpalId(id)) throw notFound();
     const { store } = this.#engine;
     const { jobs } = await store.find({ namespace, key: opalKey(id), limit: 1 });
-    // Jobs of files may have no id but their own.
+    // Jobs from files may have only Perdure's id.
     const row = jobs[0] ?? (await store.jobs([id]))[0] ?? null;
     if (row === null || row.namespace !== namespace || !isOpalJob(row) || opalIdOf(row) !== id) throw notFound();
     return row;
   }
 
-  /** What its result.json is made of, where its engine wrote none; null where there is no such attempt. */
+  /** The content of its result.json if its engine wrote none; null if there is no such attempt. */
   async result({ id }: JobRow, attempt: number): Promise<OpalResult | null> {
     const { store } = this.#engine;
     const [row = null] = await store.jobs([id]);
@@ -91,11 +91,11 @@ export class OpalReader {
     return opalResult(row, attemptsAtSnapshot(row, ended), events, attempt);
   }
 
-  /** Those that are there, then those that were within the last hour. */
+  /** Active workers, then those that ended within the last hour. */
   async workers(namespace: string): Promise<OpalWorker[]> {
     const { store, clock } = this.#engine;
     const now = clock.now();
-    // Those that work first, by themselves: however many have ended, they are shown.
+    // Active ones first, in a separate query, so that they are shown however many have ended.
     const live = await sessionsOf(store, namespace, END_OF_TIME);
     const gone = (await sessionsOf(store, namespace, now - GONE_FOR_MS)).filter(({ endedAt }) => endedAt !== null);
     const known = new Map([...live, ...gone].map((session) => [session.id, session]));
@@ -104,7 +104,7 @@ export class OpalReader {
     return workers.sort((a, b) => Number(b.status === "online") - Number(a.status === "online"));
   }
 
-  /** Of the workers that these jobs name. */
+  /** The workers of these jobs. */
   async #workerNames(rows: readonly Pick<JobRow, "worker">[]): Promise<WorkerName> {
     const ids = new Set(rows.flatMap(({ worker }) => (worker === null ? [] : [worker])));
     if (ids.size === 0) return () => null;
@@ -112,7 +112,7 @@ export class OpalReader {
     return (session) => names.get(session) ?? null;
   }
 
-  /** Null if it was pruned while we looked. */
+  /** Null if it was pruned meanwhile. */
   async #show(row: JobRow, names: WorkerName, withAttempts: boolean): Promise<ShownOpalJob | null> {
     const { store } = this.#engine;
     if (!withAttempts && !wasTouched(row)) {
@@ -132,18 +132,18 @@ export class OpalReader {
     return { ...job, attempts: opalAttempts(history.job, attempts, events) };
   }
 
-  /** Those that had ended when the row was read: the job may have gone on since. */
+  /** Attempts that had ended when the row was read: the job may have changed since. */
   async #attempts(row: JobRow): Promise<OpalEndedAttempt[]> {
     return lastAttempts(this.#engine.store, row);
   }
 }
 
-/** Whether its attempts show in a job's ten keys: the error and the exit code of one that waits, or failed. */
+/** Whether the ten keys depend on its attempts: the error and exit code of a queued or failed job. */
 function saysMore({ state, attempt }: JobRow): boolean {
   return attempt > 0 && state !== "running" && state !== "succeeded";
 }
 
-/** Whether only its events tell when it was last changed: someone may have redriven it, or moved it. */
+/** Whether the last change is known only from its events: it may have been redriven or rescheduled. */
 function wasTouched({ state, revision }: JobRow): boolean {
   return state === "queued" && revision > 1;
 }
@@ -166,7 +166,7 @@ async function sessionsOf(store: Store, namespace: string, endedSince: number): 
   return all;
 }
 
-/** In the words of OPAL's server. */
+/** The message of OPAL's server. */
 function notFound(): PerdureError {
   return new PerdureError("job_not_found", "Job not found");
 }
