@@ -5,6 +5,7 @@ import { type Static, type TOptional, type TSchema, type TUnsafe, Type } from "t
 import { SCOPES } from "../core/access.ts";
 import { ERROR_CODES } from "../core/errors.ts";
 import { FAIL_REASONS, JOB_STATES, MAX_USAGE } from "../core/job/job.ts";
+import type { FILTER_RULES } from "../core/job/jobs-filter.ts";
 import {
   type OptionName,
   type OptionRule,
@@ -212,7 +213,28 @@ export const FailureSchema = Type.Object(
   },
 );
 
-/** What is known of one route: what it takes and what it answers. */
+/** The path of one job. */
+export const OfJob = closed({ id: JobId });
+/** The size of a page. */
+export const upTo = (most: number) => Type.Optional(Type.Integer({ minimum: 1, maximum: most }));
+/** The number of an attempt of a job, or of a piece of its log, after which a page begins. */
+export const Place = Type.Integer({ minimum: 0, maximum: 2_147_483_647 });
+/** Another system's form of a job; only the dialects know which exist. */
+export const View = Type.Optional(Type.String({ minLength: 1, maxLength: 100 }));
+export const FromOffset = closed({ offset: Type.Optional(Count) });
+
+/** The fields of a search. In a query, lists are repeated names, as in `state=queued&state=running`. */
+export function filterFields(rules: typeof FILTER_RULES) {
+  return closed(Object.fromEntries(rules.map(([name, { wire }]) => [name, Type.Optional(Type.Unsafe(wire))])));
+}
+
+/** The files of some attempts. */
+export const OutputsSchema = closed({
+  attempts: Type.Array(closed({ attempt: AttemptNumber, files: Type.Array(BlobFileSchema), more: Count })),
+  next: orNull(AttemptNumber),
+});
+
+/** One operation: what its route takes and what it returns. Its method and path are in `ROUTES`. */
 export interface Operation {
   readonly tag: "jobs" | "events" | "queues" | "workers" | "server" | "worker protocol";
   readonly summary: string;
@@ -231,4 +253,12 @@ export interface Operation {
   readonly lease?: boolean;
   /** Takes both of them from a worker, in place of the job's own token. */
   readonly holder?: boolean;
+  /** A job may call it with its own token; all others are forbidden to it. */
+  readonly jobToken?: boolean;
+  /** A search, a count or a list: its work grows with what is stored, and few run at a time. */
+  readonly isSearch?: boolean;
+  /** Held for as long as the caller asks. */
+  readonly isHeld?: boolean;
+  /** Held where the caller asks for a stream of events. */
+  readonly isFeed?: boolean;
 }

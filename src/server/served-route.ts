@@ -82,52 +82,24 @@ const JSON_ONLY = ["application/json"] as const;
 /** An object without a single field; also for bodies and queries that nobody reads, so that a mistake is not passed over. */
 const NOTHING = { type: "object", properties: {}, additionalProperties: false };
 
-/** Held for as long as their caller asks. */
-const HELD: ReadonlySet<string> = new Set<RouteName>(["waitJobs", "claimJobs", "waitForNotice"]);
-/** What a job may do with its own token. Everything else is forbidden to it. */
-const OF_JOB_TOKENS: ReadonlySet<string> = new Set<RouteName>([
-  ...(["submitJob", "submitJobs", "listJobs", "waitJobs", "getJob", "explainJob", "listJobEvents"] as const),
-  ...([
-    "listAttempts",
-    "getLogs",
-    "listOutputs",
-    "getOutput",
-    "setUsage",
-    "listWorkers",
-    "getDialects",
-    "getVersion",
-    "getIdentity",
-    "getStatus", // for the time: ages in lists are counted from it
-    "createUpload",
-    "writeUpload",
-    "getUpload",
-  ] as const),
-]);
-/** Their work grows with what is stored, or with what one job has left. */
-const SEARCHES: ReadonlySet<string> = new Set<RouteName>([
-  ...(["listJobs", "listQueues", "listWorkers", "listEvents", "listJobEvents", "explainJob", "listAttempts"] as const),
-  ...(["getLogs", "listOutputs"] as const),
-]);
-const FEEDS: ReadonlySet<string> = new Set<RouteName>(["listEvents", "listJobEvents"]);
-
 export function apiRoute(name: RouteName, route: Route, operation: Operation, handle: RouteHandler): ServedRoute {
   const { method, path, scope } = route;
   const { params, query = NOTHING, bodyType, status = 200 } = operation;
   const body = (operation.body ?? NOTHING) as { readonly required?: readonly string[] };
   const takesJson = method !== "GET" && bodyType === undefined;
   return {
-    ...{ name, method, path, access: { scope, kin: OF_JOB_TOKENS.has(name) }, status, handle },
+    ...{ name, method, path, access: { scope, kin: operation.jobToken === true }, status, handle },
     accepts: bodyType === undefined ? JSON_ONLY : [bodyType],
     schema: { query, ...(params === undefined ? {} : { params }), ...(takesJson ? { body } : {}) },
     emptyBody: (body.required ?? []).length === 0,
-    share: (request) => shareOf(name, route, request),
-    isSearch: SEARCHES.has(name),
+    share: (request) => shareOf(route, operation, request),
+    isSearch: operation.isSearch === true,
   };
 }
 
-function shareOf(name: string, { scope, method }: Route, request: FastifyRequest): AdmissionClass {
-  if (HELD.has(name)) return scope === "work" ? "waiting" : "held";
-  if (FEEDS.has(name) && String(request.headers.accept ?? "").includes("text/event-stream")) return "held";
+function shareOf({ scope, method }: Route, operation: Operation, request: FastifyRequest): AdmissionClass {
+  if (operation.isHeld === true) return scope === "work" ? "waiting" : "held";
+  if (operation.isFeed === true && String(request.headers.accept ?? "").includes("text/event-stream")) return "held";
   if (scope === "work") return "worker";
   if (scope !== "submit" && scope !== "read") return "operator";
   return method === "GET" ? "reader" : "caller";
