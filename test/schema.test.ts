@@ -56,7 +56,7 @@ describe.each(LIBRARIES)("a schema of %s", (_, report) => {
     expect(await kit.runToEnd(job)).toMatchObject({ state: "failed", reason: "invalid", attempt: 1 });
     const [attempt] = await job.attempts();
     expect(attempt?.failure).toMatchObject({ name: "InvalidInputError", class: "invalid" });
-    expect(attempt?.failure?.message).toContain("the input does not fit the task's schema: copies");
+    expect(attempt?.failure?.message).toContain("the input does not match the task's schema: copies");
   });
 });
 

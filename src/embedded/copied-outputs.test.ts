@@ -7,7 +7,7 @@ import type { Clock } from "../lib/clock.ts";
 import { systemLoop } from "../lib/system-clock.ts";
 import type { Blobs } from "../store/blobs.ts";
 import { directoryBlobs } from "../store/directory-blobs.ts";
-import type { AttemptDirectory } from "../worker/exec/exec-executor.ts";
+import type { RunningAttempt } from "../worker/exec/exec-executor.ts";
 import { copiedOutputs } from "./job-outputs.ts";
 
 const JOB = "job_01m7gekg9zevv9a6xvvwmt1v8g";
@@ -32,9 +32,9 @@ function machine(kept: Blobs, { maxBytes = 1_000_000, dir = newDir() } = {}) {
   };
   const outputs = copiedOutputs({ local: directoryBlobs(dir), kept, clock, maxBytes });
   const said: string[] = [];
-  const placed = (attempt: number) =>
-    ({ job: { id: JOB, attempt }, log: (line: string) => void said.push(line) }) as unknown as AttemptDirectory;
-  return { dir, due, outputs, said, placed };
+  const running = (attempt: number) =>
+    ({ job: { id: JOB, attempt }, log: (line: string) => void said.push(line) }) as unknown as RunningAttempt;
+  return { dir, due, outputs, said, running };
 }
 
 async function textOf(blobs: Blobs, attempt: number, name: string): Promise<string | null> {
@@ -47,18 +47,18 @@ async function textOf(blobs: Blobs, attempt: number, name: string): Promise<stri
 
 it("copies output while an attempt runs, the rest at its end, and leaves nothing behind", async () => {
   const kept = directoryBlobs(newDir());
-  const { dir, due, outputs, placed } = machine(kept);
-  const { dir: at, previous } = await outputs.begin(JOB, 1, false, placed(1));
+  const { dir, due, outputs, running } = machine(kept);
+  const { dir: at, previous } = await outputs.begin(JOB, 1, false, running(1));
   expect(previous).toBeNull();
   writeFileSync(join(at, "stdout.log"), "one\n");
-  outputs.follow?.(placed(1));
+  outputs.follow?.(running(1));
   due.shift()?.();
   await expect.poll(() => textOf(kept, 1, "stdout.log")).toBe("one\n");
   writeFileSync(join(at, "stdout.log"), "one\ntwo\n");
   writeFileSync(join(at, "stderr.log"), "");
   writeFileSync(join(at, "artifacts", "report.txt"), "all well");
   writeFileSync(join(at, "scratch"), "x");
-  await outputs.finish?.(placed(1));
+  await outputs.finish?.(running(1));
   expect(await textOf(kept, 1, "stdout.log")).toBe("one\ntwo\n");
   expect(await textOf(kept, 1, "artifacts/report.txt")).toBe("all well");
   await outputs.tidy(JOB);
@@ -70,19 +70,19 @@ it("copies output while an attempt runs, the rest at its end, and leaves nothing
 it("gives the next attempt what the one before left on another machine", async () => {
   const kept = directoryBlobs(newDir());
   const first = machine(kept);
-  const { dir } = await first.outputs.begin(JOB, 1, false, first.placed(1));
+  const { dir } = await first.outputs.begin(JOB, 1, false, first.running(1));
   writeFileSync(join(dir, "artifacts", "report.txt"), "half");
-  await first.outputs.finish?.(first.placed(1));
+  await first.outputs.finish?.(first.running(1));
   const second = machine(kept);
-  const { previous } = await second.outputs.begin(JOB, 2, false, second.placed(2));
+  const { previous } = await second.outputs.begin(JOB, 2, false, second.running(2));
   expect(await readFile(join(previous as string, "artifacts", "report.txt"), "utf8")).toBe("half");
 });
 
 it("says what could not be kept, and leaves it where it is", async () => {
-  const { dir, outputs, placed, said } = machine(directoryBlobs(newDir()), { maxBytes: 3 });
-  const { dir: at } = await outputs.begin(JOB, 1, false, placed(1));
+  const { dir, outputs, running, said } = machine(directoryBlobs(newDir()), { maxBytes: 3 });
+  const { dir: at } = await outputs.begin(JOB, 1, false, running(1));
   writeFileSync(join(at, "artifacts", "large"), "1234567");
-  await outputs.finish?.(placed(1));
+  await outputs.finish?.(running(1));
   expect(said).toEqual([expect.stringMatching(/^artifacts\/large was not kept: /)]);
   await outputs.tidy(JOB);
   expect(readdirSync(join(dir, JOB, "attempt_1", "artifacts"))).toEqual(["large"]);
@@ -91,9 +91,9 @@ it("says what could not be kept, and leaves it where it is", async () => {
 it("keeps what a process that was killed left, before anything of it is removed", async () => {
   const kept = directoryBlobs(newDir());
   const killed = machine(kept);
-  const { dir } = await killed.outputs.begin(JOB, 1, false, killed.placed(1));
+  const { dir } = await killed.outputs.begin(JOB, 1, false, killed.running(1));
   writeFileSync(join(dir, "stdout.log"), "one\n");
-  killed.outputs.follow?.(killed.placed(1));
+  killed.outputs.follow?.(killed.running(1));
   killed.due.shift()?.();
   await expect.poll(() => textOf(kept, 1, "stdout.log")).toBe("one\n");
   writeFileSync(join(dir, "stdout.log"), "one\ntwo\n");
@@ -111,10 +111,10 @@ it("keeps what a process that was killed left, before anything of it is removed"
 it("leaves the only copy where it is if the store does not take it, and replaces nothing there by less", async () => {
   const kept = directoryBlobs(newDir());
   const first = machine(kept);
-  const { dir: at } = await first.outputs.begin(JOB, 1, false, first.placed(1));
+  const { dir: at } = await first.outputs.begin(JOB, 1, false, first.running(1));
   writeFileSync(join(at, "stdout.log"), "one\ntwo\n");
   writeFileSync(join(at, "artifacts", "a"), "whole");
-  await first.outputs.finish?.(first.placed(1));
+  await first.outputs.finish?.(first.running(1));
   // A fetch of it that broke off, and a file that is too large.
   writeFileSync(join(at, "stdout.log"), "one\n");
   writeFileSync(join(at, "artifacts", "a"), "wh");
@@ -135,11 +135,11 @@ it("copies the verdict last", async () => {
     return store.write(...args);
   };
   const kept: Blobs = { ...store, write };
-  const { outputs, placed } = machine(kept);
-  const { dir } = await outputs.begin(JOB, 1, false, placed(1));
+  const { outputs, running } = machine(kept);
+  const { dir } = await outputs.begin(JOB, 1, false, running(1));
   writeFileSync(join(dir, "artifacts", "y.txt"), "x");
   writeFileSync(join(dir, "result.json"), '{"status": "completed"}');
-  await outputs.finish?.(placed(1));
+  await outputs.finish?.(running(1));
   expect(names).toEqual(["artifacts/y.txt", "result.json"]);
 });
 
@@ -148,10 +148,10 @@ it("gives each attempt the input of its job from the store, from the start", asy
   async function* source() {
     yield Buffer.from("piped");
   }
-  const { outputs, placed, dir } = machine(kept);
+  const { outputs, running, dir } = machine(kept);
   await outputs.write(JOB, 0, "stdin", 0, source());
   for (const attempt of [1, 2]) {
-    const file = await outputs.openStdin?.(JOB, placed(attempt));
+    const file = await outputs.openStdin?.(JOB, running(attempt));
     expect(await file?.readFile("utf8")).toBe("piped");
     await file?.close();
   }

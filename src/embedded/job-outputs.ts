@@ -9,7 +9,7 @@ import { asInteger, asText } from "../core/check.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type Blobs, INPUT_ATTEMPT, type AttemptPlaces as LocalPlaces, STDIN } from "../store/blobs.ts";
 import type { Store } from "../store/store.ts";
-import type { AttemptDirectories, AttemptDirectory } from "../worker/exec/exec-executor.ts";
+import type { AttemptDirectories, RunningAttempt } from "../worker/exec/exec-executor.ts";
 import type { OpenOptions } from "./options.ts";
 
 // What the attempts of a job left outside the database.
@@ -81,7 +81,7 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
   /** Jobs whose scratch files stay. */
   const keeping = new Set<string>();
   const nameOf = (jobId: string, attempt: number) => `${jobId}.${attempt}`;
-  const copyOf = ({ job }: AttemptDirectory) => copies.get(nameOf(job.id, job.attempt));
+  const copyOf = ({ job }: RunningAttempt) => copies.get(nameOf(job.id, job.attempt));
 
   return {
     async attempts(jobId) {
@@ -116,20 +116,20 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
       }
     },
 
-    async begin(jobId, attempt, keep, placed) {
+    async begin(jobId, attempt, keep, running) {
       const place = await local.begin(jobId, attempt, keep);
       if (keep) keeping.add(jobId);
-      copies.set(nameOf(jobId, attempt), new AttemptCopy(options, placed));
+      copies.set(nameOf(jobId, attempt), new AttemptCopy(options, running));
       if (place.previous !== null || attempt === 1) return place;
-      return { ...place, previous: await previousOf(placed, place.dir) };
+      return { ...place, previous: await previousOf(running, place.dir) };
     },
 
-    follow: (placed) => copyOf(placed)?.follow(),
+    follow: (running) => copyOf(running)?.follow(),
 
-    async finish(placed) {
-      const copy = copyOf(placed);
+    async finish(running) {
+      const copy = copyOf(running);
       if (copy === undefined) return;
-      const name = nameOf(placed.job.id, placed.job.attempt);
+      const name = nameOf(running.job.id, running.job.attempt);
       if (await copy.finish()) whole.add(name);
       copies.delete(name);
     },
@@ -160,13 +160,13 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
   }
 
   /** Brings what the attempt before left elsewhere into the directory beside this one's. */
-  async function previousOf({ job, log }: AttemptDirectory, dir: string): Promise<string | null> {
+  async function previousOf({ job, log }: RunningAttempt, dir: string): Promise<string | null> {
     try {
       const before = (await kept.attempts(job.id)).filter((attempt) => attempt < job.attempt).at(-1);
       if (before === undefined) return null;
       const { files } = await kept.list(job.id, before);
       if (files.reduce((sum, { size }) => sum + size, 0) > MAX_EARLIER_BYTES) {
-        throw new Error(`they are over ${MAX_EARLIER_BYTES} bytes`);
+        throw new Error(`more than ${MAX_EARLIER_BYTES} bytes`);
       }
       for (const name of [...STREAMS, "result.json", ...files.map((file) => `artifacts/${file.name}`)]) {
         const source = await kept.get(job.id, before, name);
@@ -175,7 +175,7 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
       whole.add(nameOf(job.id, before));
       return join(dirname(dir), `attempt_${before}`);
     } catch (error) {
-      log(`the files of the attempt before could not be fetched: ${(error as Error).message}`);
+      log(`the files of the previous attempt could not be fetched: ${(error as Error).message}`);
       return null;
     }
   }
@@ -184,7 +184,7 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
 /** What one attempt leaves, on its way from the directory into the store. */
 class AttemptCopy {
   readonly #options: CopiedOutputsOptions;
-  readonly #placed: AttemptDirectory;
+  readonly #running: RunningAttempt;
   /** How much of each stream is kept. */
   readonly #sizes = new Map<string, number>();
   #hasEnded = false;
@@ -192,9 +192,9 @@ class AttemptCopy {
   #cancelTimer = () => {};
   #following: Promise<void> = Promise.resolve();
 
-  constructor(options: CopiedOutputsOptions, placed: AttemptDirectory) {
+  constructor(options: CopiedOutputsOptions, running: RunningAttempt) {
     this.#options = options;
-    this.#placed = placed;
+    this.#running = running;
   }
 
   follow(): void {
@@ -210,9 +210,9 @@ class AttemptCopy {
     this.#hasEnded = true;
     this.#cancelTimer();
     await this.#following;
-    const { id, attempt } = this.#placed.job;
+    const { id, attempt } = this.#running.job;
     const { files, more } = await this.#options.local.list(id, attempt);
-    if (more > 0) this.#lack(`${more} of its artifacts were not kept: too many, or not plain files`);
+    if (more > 0) this.#lack(`${more} artifacts were not kept: too many, or not plain files`);
     const lack = (name: string) => (error: unknown) => this.#lack(`${name} was not kept: ${(error as Error).message}`);
     for (const name of STREAMS) await this.#copy(name).catch(lack(name));
     for (const name of [...files.map((file) => `artifacts/${file.name}`), "result.json"]) {
@@ -228,7 +228,7 @@ class AttemptCopy {
 
   async #copy(name: string): Promise<void> {
     const { local, kept, maxBytes } = this.#options;
-    const { id, attempt } = this.#placed.job;
+    const { id, attempt } = this.#running.job;
     const from = this.#sizes.get(name) ?? 0;
     const source = await local.get(id, attempt, name, from);
     if (source === null) return;
@@ -238,7 +238,7 @@ class AttemptCopy {
 
   #lack(message: string): void {
     this.#isWhole = false;
-    this.#placed.log(message);
+    this.#running.log(message);
   }
 }
 

@@ -65,7 +65,7 @@ export interface LocalWorkerParts {
   readonly engine: Engine;
   readonly namespace: string;
   readonly log: Log;
-  /** Without places for attempts it runs no commands. */
+  /** Without directories for attempts it runs no commands. */
   readonly blobs: Blobs & Partial<AttemptDirectories>;
   /** The workers to be stopped with the engine. */
   readonly running: Set<{ stop(graceMs: number): Promise<void> }>;
@@ -80,7 +80,7 @@ export async function startWorker(
   const worker = buildWorker({
     link: localLink(engine),
     clock,
-    places: hasPlaces(blobs) ? blobs : null,
+    directories: hasDirectories(blobs) ? blobs : null,
     namespace,
     log,
     tasks,
@@ -91,6 +91,6 @@ export async function startWorker(
   return worker.handle(() => running.delete(worker));
 }
 
-function hasPlaces(blobs: LocalWorkerParts["blobs"]): blobs is Blobs & AttemptDirectories {
+function hasDirectories(blobs: LocalWorkerParts["blobs"]): blobs is Blobs & AttemptDirectories {
   return blobs.begin !== undefined;
 }

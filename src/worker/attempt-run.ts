@@ -1,5 +1,5 @@
-/** One attempt in a worker's hands. It ends once: when its handler does, or when the worker gives it up (timeout,
- *  cancel, shutdown, lost) and the handler does not stop within the grace time. */
+/** One attempt that a worker holds. It ends once: when its handler ends, or when the worker abandons it because the handler
+ *  did not stop within the grace time after a timeout, a cancel, a shutdown or a lost lease. */
 
 import type { Failure } from "../core/decision/failure.ts";
 import { addUsage, MAX_USAGE, type Usage } from "../core/job/job.ts";
@@ -7,43 +7,43 @@ import type { Family, TaskContext } from "../core/task/task.ts";
 import type { ClaimedJob, HeldAttempt, ReportedOutcome } from "../core/worker-protocol.ts";
 import { RunChildren } from "./children.ts";
 
-/** silence: no renewal has come through for a whole lease, so that others may have it; nobody knows. */
-export type StopCause = "cancel" | "timeout" | "budget" | "shutdown" | "lost" | "silence";
+/** unreachable: no renewal has succeeded for a whole lease, so another worker may have the job; this worker cannot know. */
+export type StopCause = "cancel" | "timeout" | "budget" | "shutdown" | "lost" | "unreachable";
 
-/** Log text kept between two renewals; what comes beyond it is counted and dropped. */
+/** Log text kept between two renewals; anything beyond is counted and dropped. */
 const MAX_LOG = 60_000;
 
-/** Who holds the attempt. One for all of them: a short run would consist of little else than its callbacks. */
+/** The worker, as its attempts see it. One object for all attempts: closures per attempt would cost more than a short handler. */
 export interface AttemptHolder {
-  /** Of its link. */
+  /** The child jobs API of its link. */
   family?(): Family | undefined;
   now(): number;
-  /** There is news of a run that should not wait for the next renewal. */
+  /** An attempt has new progress, usage or log text: renew soon. */
   touch(): void;
-  /** Called at once when a run ends. */
+  /** Called at once when an attempt ends. */
   ended(run: AttemptRun, outcome: ReportedOutcome): void;
 }
 
 export class AttemptRun implements TaskContext {
   readonly job: ClaimedJob;
-  /** Of a job and its attempt: a worker that lost a job may be given it again while the first run still goes on. */
+  /** Job and attempt: a worker that lost a job may claim it again while the handler of the first attempt is still running. */
   readonly name: string;
-  /** The session that claimed it: its report is made in that one's name. */
+  /** The session that claimed it, and in whose name it is reported. */
   readonly session: string;
-  /** On the clock that never jumps. */
+  /** By the monotonic clock. */
   readonly startedAt: number;
-  /** How long it may go on after it was asked to stop, where its executor says so. */
+  /** The grace time after a stop request, if its executor sets one. */
   stopGraceMs: number | null = null;
   readonly #holder: AttemptHolder;
   #hasEnded = false;
   #isWorkDone = false;
-  /** Stop the timers that wait for its end. */
+  /** Cancel its timers. */
   #timers: (() => void)[] | null = null;
   #stopCause: StopCause | null = null;
   #controller: AbortController | null = null;
   #usage: Usage | null = null;
   #progress: string | null = null;
-  #toldProgress: string | null = null;
+  #sentProgress: string | null = null;
   #log = "";
   #dropped = 0;
   #children: RunChildren | null = null;
@@ -64,14 +64,14 @@ export class AttemptRun implements TaskContext {
   get stopCause(): StopCause | null {
     return this.#stopCause;
   }
-  /** What it last said of its progress. */
-  get told(): string | null {
+  /** The last progress value, as JSON. */
+  get latestProgress(): string | null {
     return this.#progress;
   }
   get spent(): Usage | null {
     return this.#usage;
   }
-  /** The children it has begun to wait for: then that is its end, whatever its handler says. */
+  /** The children it waits for. If not null, the attempt ends as waiting, whatever its handler returns or throws. */
   get waitsFor(): readonly string[] | null {
     return this.#children === null ? null : this.#children.waitsFor;
   }
@@ -84,23 +84,23 @@ export class AttemptRun implements TaskContext {
     this.#holder.ended(this, outcome);
   }
 
-  /** The work is done, and only what it left is still on its way: neither a timeout nor a request to stop changes how it
-   *  ended. A loss does: then nobody waits for it any more. */
+  /** The work is done and only its output files remain to be stored. A timeout or a stop request no longer changes the
+   *  outcome; a lost lease does. */
   workDone(): void {
     this.#isWorkDone = true;
     if (this.#timers !== null) for (const cancel of this.#timers) cancel();
     this.#timers = null;
   }
 
-  /** Called when it ends, before its holder is told. */
+  /** `cancel` is called when the attempt ends, before `holder.ended`. */
   cancelAtEnd(cancel: () => void): void {
     this.#timers ??= [];
     this.#timers.push(cancel);
   }
 
-  /** What it is asked to stop for; the first cause counts, but for silence, which tells nothing for certain. */
+  /** Whether this stop cause takes effect. The first cause counts, except that any other replaces "unreachable". */
   mayStop(cause: StopCause): boolean {
-    const isFirst = this.#stopCause === null || (this.#stopCause === "silence" && cause !== "silence");
+    const isFirst = this.#stopCause === null || (this.#stopCause === "unreachable" && cause !== "unreachable");
     return isFirst && !this.#hasEnded && (!this.#isWorkDone || cause === "lost");
   }
 
@@ -111,7 +111,7 @@ export class AttemptRun implements TaskContext {
     this.#controller?.abort(stopError(cause));
   }
 
-  /** What it has used in all, as far as is known: takes the place of what was said before. */
+  /** Sets the total usage of the attempt so far. */
   usageSoFar(total: Usage): void {
     const { tokensIn, tokensOut, costUsd } = this.#usage ?? { tokensIn: 0, tokensOut: 0, costUsd: 0 };
     if (total.tokensIn === tokensIn && total.tokensOut === tokensOut && total.costUsd === costUsd) return;
@@ -119,24 +119,24 @@ export class AttemptRun implements TaskContext {
     this.#holder.touch();
   }
 
-  /** What a renewal tells of it: log text is handed over once, progress where it is news. With no room for a log it waits
-   *  for the next. */
-  held(hasRoom: boolean): HeldAttempt {
-    const progress = this.#progress === this.#toldProgress ? null : this.#progress;
-    this.#toldProgress = this.#progress;
+  /** Its part of a renewal. Progress is included if it has changed, log text is moved out; without `withLog` the text waits for
+   *  the next renewal. */
+  held(withLog: boolean): HeldAttempt {
+    const progress = this.#progress === this.#sentProgress ? null : this.#progress;
+    this.#sentProgress = this.#progress;
     return {
       jobId: this.job.id,
       attempt: this.job.attempt,
       usage: this.#usage,
       progress,
-      log: hasRoom ? this.takeLog() : null,
+      log: withLog ? this.takeLog() : null,
     };
   }
 
-  /** A renewal did not come through. */
-  notTold({ log }: HeldAttempt): void {
-    this.#toldProgress = null;
-    if (log) this.giveBackLog(log);
+  /** A renewal failed: its progress and log text are sent again. */
+  renewalFailed({ log }: HeldAttempt): void {
+    this.#sentProgress = null;
+    if (log) this.restoreLog(log);
   }
 
   get hasLog(): boolean {
@@ -152,8 +152,8 @@ export class AttemptRun implements TaskContext {
     return text;
   }
 
-  /** Log text that did not arrive. While nothing arrives it does not grow beyond its room either. */
-  giveBackLog(text: string): void {
+  /** Puts back log text that could not be sent, up to the limit. */
+  restoreLog(text: string): void {
     const log = text + this.#log;
     const end = log.length <= MAX_LOG ? log.length : log.lastIndexOf("\n", MAX_LOG) + 1;
     this.#log = log.slice(0, end);
@@ -182,7 +182,7 @@ export class AttemptRun implements TaskContext {
     return previous === null ? null : (JSON.parse(previous) as Failure);
   }
 
-  /** Made when first asked for: most handlers never look, and a controller is a large part of a short run. */
+  /** Created on first use: most handlers never read it, and a controller is a large part of the cost of a short attempt. */
   get signal(): AbortSignal {
     if (this.#controller === null) {
       this.#controller = new AbortController();
@@ -191,16 +191,16 @@ export class AttemptRun implements TaskContext {
     return this.#controller.signal;
   }
 
-  // The verbs are given out bound: handlers take their context apart.
+  // Methods are returned bound, so that handlers can destructure their context.
 
   get log(): TaskContext["log"] {
     return (message, fields) => this.#addLine(message, fields);
   }
   get progress(): TaskContext["progress"] {
-    return (value) => this.#tell(value);
+    return (value) => this.#setProgress(value);
   }
   get usage(): TaskContext["usage"] {
-    return (spent) => this.#spend(spent);
+    return (spent) => this.#addUsage(spent);
   }
   get submit(): TaskContext["submit"] {
     const family = this.#family();
@@ -224,33 +224,34 @@ export class AttemptRun implements TaskContext {
   }
 
   #addLine(message: string, fields?: Readonly<Record<string, unknown>>): void {
-    const text = shown(() => String(message)) + (fields === undefined ? "" : ` ${shown(() => JSON.stringify(fields))}`);
+    const shownFields = fields === undefined ? "" : ` ${orPlaceholder(() => JSON.stringify(fields))}`;
+    const text = orPlaceholder(() => String(message)) + shownFields;
     const line = `${new Date(this.#holder.now()).toISOString()} ${text.replaceAll("\n", "\\n")}\n`;
     if (this.#log.length + line.length > MAX_LOG) this.#dropped += line.length;
     else this.#log += line;
-    this.#holder.touch(); // whoever follows it reads what the engine has
+    this.#holder.touch(); // clients that follow the log read it from the engine
   }
 
-  #tell(value: unknown): void {
+  #setProgress(value: unknown): void {
     const text = JSON.stringify(value);
     if (text === undefined || text.length > 4_096) {
-      throw new TypeError("progress: give a JSON value of at most 4096 characters");
+      throw new TypeError("progress: must be a JSON value of at most 4096 characters");
     }
     this.#progress = text;
     this.#holder.touch();
   }
 
-  #spend(spent: Partial<Usage>): void {
+  #addUsage(spent: Partial<Usage>): void {
     const { tokensIn = 0, tokensOut = 0, costUsd = 0 } = spent;
     for (const [name, value] of Object.entries({ tokensIn, tokensOut, costUsd })) {
-      if (!Number.isFinite(value) || value < 0) throw new TypeError(`usage: ${name} must be a number from 0 on`);
+      if (!Number.isFinite(value) || value < 0) throw new TypeError(`usage: ${name} must be a number, 0 or more`);
     }
     this.#usage = within(addUsage(this.#usage, { tokensIn, tokensOut, costUsd }));
     this.#holder.touch();
   }
 }
 
-/** Sums that no number can hold are none: they could not be told to anybody. */
+/** Caps sums at the largest value that can be stored. */
 function within(usage: Usage | null): Usage | null {
   if (usage === null) return null;
   const { tokensIn, tokensOut, costUsd } = usage;
@@ -262,8 +263,8 @@ export function runName(jobId: string, attempt: number): string {
   return `${jobId}.${attempt}`;
 }
 
-/** A line in a log must not fail the run it tells of. */
-function shown(text: () => string): string {
+/** A log line must not make its attempt fail. */
+function orPlaceholder(text: () => string): string {
   try {
     return text();
   } catch {
@@ -277,8 +278,8 @@ function stopError(cause: StopCause): Error {
     timeout: "the attempt ran longer than its timeout",
     budget: "the job has spent its budget of tokens or money",
     shutdown: "the worker is shutting down",
-    lost: "the attempt was lost: its lease ended and the job belongs to another worker",
-    silence: "the engine cannot be reached, and the lease is over: the job may have been given to another worker",
+    lost: "the attempt was lost: its lease expired and another worker may hold the job",
+    unreachable: "the engine cannot be reached and the lease has expired: another worker may hold the job",
   };
   const error = new Error(why[cause]);
   error.name = "AbortError";

@@ -1,5 +1,5 @@
-/** Makes a worker of tasks and options, whatever link it has to its engine: functions of this process, and executors for
- *  commands and requests where they are among the tasks. Not started: whoever stops it must know it before. */
+/** Builds a worker from tasks and options, over any link to an engine: functions of this process, and executors for commands
+ *  and HTTP requests if they are among the tasks. It is returned before it is started, so that its start can be stopped. */
 
 import { hostname } from "node:os";
 import { checkStop } from "../core/api/workers.ts";
@@ -22,39 +22,39 @@ import { Worker, type WorkerOptions } from "./worker.ts";
 export interface WorkerParts {
   readonly link: EngineLink;
   readonly clock: Clock;
-  /** Where commands write; null where there is no such place, and then no commands. */
-  readonly places: AttemptDirectories | null;
+  /** Directories for commands; null if there are none: then the worker cannot run commands. */
+  readonly directories: AttemptDirectories | null;
   readonly namespace: string;
   readonly log: WorkerOptions["log"];
   readonly tasks: readonly AnyTask[];
   readonly options: WorkOptions;
-  /** The user that commands run as; null: our own. */
+  /** The user that commands run as; null: the worker's own. */
   readonly user?: RunUser | null;
 }
 
 /** A worker with its executors. */
 export interface BuiltWorker {
   start(): Promise<void>;
-  /** Claims no more, waits for what runs up to the grace time, hands back the rest. */
+  /** Stops claiming, waits up to the grace time for running attempts, and returns the others to the queue. */
   stop(graceMs: number, force?: boolean): Promise<void>;
-  /** For the user; `onStopped` is called when the user has stopped it, or it has been drained. */
+  /** The handle for the caller; `onStopped` is called when the worker was stopped through it, or drained. */
   handle(onStopped: () => unknown): WorkerHandle;
 }
 
 export function buildWorker(parts: WorkerParts): BuiltWorker {
-  const { link, clock, places, namespace, log, tasks, options, user = null } = parts;
+  const { link, clock, directories, namespace, log, tasks, options, user = null } = parts;
   const { stopGraceMs, name, allowEnv, allowAddresses, onOutput, isolate, ...checked } = checkWork(options);
   const kinds = kindsOf(tasks);
   const executors: Executor[] = [];
   let commands: ExecExecutor | null = null;
   if (tasks.includes(exec as AnyTask)) {
-    if (places === null) {
+    if (directories === null) {
       const allowed = "tasks other than exec: this worker has no directory for commands";
       throw new ConfigError({ path: "work.tasks", given: exec.kind, allowed });
     }
     const access = (job: ClaimedJob) => link.access?.(job) ?? {};
     const env = process.env;
-    commands = new ExecExecutor({ places, clock, env, allowEnv, access, onOutput, isolate, user, log });
+    commands = new ExecExecutor({ directories, clock, env, allowEnv, access, onOutput, isolate, user, log });
     executors.push(commands);
   }
   if (tasks.includes(http as AnyTask)) executors.push(httpExecutor({ allow: allowAddresses, clock, log }));
@@ -81,7 +81,7 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
       await onStopped();
     };
     const drained = worker.drained.then(() => stopIt({ grace: 0 }));
-    drained.catch(() => {}); // for those who do not listen
+    drained.catch(() => {}); // no unhandled rejection if the caller does not use `drained`
     return {
       get session() {
         return worker.session;
@@ -98,7 +98,7 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
   return { start: () => worker.start(), stop, handle };
 }
 
-/** What its tasks say of their jobs, for submits by name. A worker of commands and requests alone publishes nothing. */
+/** The job options of its tasks, published for submits by name. Commands and HTTP requests have none. */
 function defaultsOf(tasks: readonly AnyTask[]): Pick<NewSession, "defaults"> {
   const own = tasks.filter((task) => task !== exec && task !== http);
   if (own.length === 0) return {};

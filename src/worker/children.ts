@@ -1,8 +1,8 @@
-/** The children of one attempt, for its handler: submits them, waits for them, lists them. They are found again by their
- *  keys, so a handler that is called again from the top submits nothing twice.
+/** The children of one attempt, for its handler: submits them, waits for them, lists them. They are matched by key, so a
+ *  handler that starts over in the next attempt submits nothing twice.
  *
- *  To wait ends the run: `waitFor` throws while a child has not ended, and remembers for whom it is. What the handler
- *  makes of that error changes nothing. */
+ *  Waiting ends the attempt: while a child has not ended, `waitFor` records the children and throws. Whether the handler
+ *  catches that error makes no difference. */
 
 import { setMaxListeners } from "node:events";
 import { isPlain } from "../core/check.ts";
@@ -22,108 +22,105 @@ import {
   WaitingError,
 } from "../core/task/task.ts";
 
-/** Begins the keys of children that were given none. */
-const NUMBERED = "#";
+/** Prefix of the generated keys of children without a key. */
+const NUMBERED_KEY = "#";
 
-/** The attempt whose children they are. */
+/** The parent attempt. */
 export interface ParentRun {
   readonly parent: HeldParent;
-  /** Of the link; undefined where it has none. */
+  /** Undefined if the link does not support child jobs. */
   readonly family: Family | undefined;
-  /** Aborted when the run is to stop: then nobody waits for an answer any more. */
+  /** Aborted when the attempt must stop: calls reject at once. */
   readonly signal: AbortSignal;
 }
 
 export class RunChildren {
   readonly #run: ParentRun;
   /** Submits without a key so far. */
-  #unnamed = 0;
+  #keyless = 0;
   #waitsFor: Set<string> | null = null;
 
   constructor(run: ParentRun) {
     this.#run = run;
   }
 
-  /** Whom the run has begun to wait for; null while it does not. */
+  /** Ids of the children that the attempt waits for; null if it does not wait. */
   get waitsFor(): readonly string[] | null {
     return this.#waitsFor === null ? null : [...this.#waitsFor];
   }
 
   submit(task: SubmitEntry["task"], input?: unknown, options: ChildOptions = {}): Promise<Child<unknown>> {
-    // Counted before anything is waited for: the order of the calls is what a later run repeats.
-    return this.#ask(async (family, parent) => {
-      const named = this.#named(options);
+    // The key is assigned before the first await: keys follow the order of the calls, which a later attempt repeats.
+    return this.#call(async (family, parent) => {
+      const keyed = this.#withKey(options);
       await checkInput(task, input);
-      return family.submit(parent, { task, input, options: named });
-    }).catch(forGood);
+      return family.submit(parent, { task, input, options: keyed });
+    }).catch(asNonRetryable);
   }
 
   waitFor(children: readonly Pick<Child<unknown>, "id">[]): Promise<ChildEnd<unknown>[]> {
-    return this.#endsOf(children).catch(forGood);
+    return this.#endsOf(children).catch(asNonRetryable);
   }
 
   async #endsOf(children: readonly Pick<Child<unknown>, "id">[]): Promise<ChildEnd<unknown>[]> {
     const ids = idsOf(children);
-    const wanted = [...new Set(ids)];
-    if (wanted.length === 0) return [];
-    const found = await this.#ask((family, parent) => family.look(parent, wanted));
+    const unique = [...new Set(ids)];
+    if (unique.length === 0) return [];
+    const found = await this.#call((family, parent) => family.look(parent, unique));
     const states = new Map(found.map((state) => [state.id, state]));
     const ends = ids.map((id) => states.get(id)).filter(hasEnded);
     if (ends.length === ids.length) return ends;
     this.#waitsFor ??= new Set();
-    // Who has no room is waited for by a later run.
-    for (const id of wanted) if (this.#waitsFor.size < MAX_WAITS_FOR) this.#waitsFor.add(id);
+    // Children beyond the limit are waited for by a later attempt.
+    for (const id of unique) if (this.#waitsFor.size < MAX_WAITS_FOR) this.#waitsFor.add(id);
     throw new WaitingError();
   }
 
   children(): Promise<ChildState[]> {
-    return this.#ask((family, parent) => family.list(parent));
+    return this.#call((family, parent) => family.list(parent));
   }
 
-  #named(options: ChildOptions): ChildOptions {
+  #withKey(options: ChildOptions): ChildOptions {
     if (!isPlain(options)) throw new ConfigError({ path: "submit", given: options, allowed: "an object of options" });
     const { key, parent } = options as ChildOptions & { parent?: unknown };
     if (parent !== undefined) {
-      throw new ConfigError({ path: "submit.parent", given: parent, allowed: "nothing: it is a child of this job" });
+      throw new ConfigError({ path: "submit.parent", given: parent, allowed: "nothing: this job is the parent" });
     }
     if (key === undefined) {
-      this.#unnamed += 1;
-      return { ...options, key: `${NUMBERED}${this.#unnamed}` };
+      this.#keyless += 1;
+      return { ...options, key: `${NUMBERED_KEY}${this.#keyless}` };
     }
-    if (typeof key !== "string" || !key.startsWith(NUMBERED)) return options;
-    const allowed = `keys that do not begin with ${NUMBERED}: those are of children without a key`;
+    if (typeof key !== "string" || !key.startsWith(NUMBERED_KEY)) return options;
+    const allowed = `keys that do not begin with ${NUMBERED_KEY}, which is reserved for children without a key`;
     throw new ConfigError({ path: "submit.key", given: key, allowed });
   }
 
-  async #ask<T>(call: (family: Family, parent: HeldParent) => Promise<T>): Promise<T> {
+  async #call<T>(call: (family: Family, parent: HeldParent) => Promise<T>): Promise<T> {
     const { family, parent, signal } = this.#run;
     if (family === undefined) {
-      throw new PerdureError(
-        "wrong_state",
-        "a job has children only where its worker's engine keeps them: this one cannot",
-      );
+      throw new PerdureError("wrong_state", "the engine of this worker does not support child jobs");
     }
     signal.throwIfAborted();
     setMaxListeners(0, signal); // hundreds may be submitted at a time
-    return orStopped(call(family, parent), signal);
+    return unlessAborted(call(family, parent), signal);
   }
 }
 
-/** What is wrong with the call itself: another child than before, whoever is no child, what is no job. No later run can make it
- *  right, so the job need not try, whoever tells it: a server, an engine in this process, or we. */
-const MISTAKES: readonly ErrorCode[] = ["key_conflict", "job_not_found", "invalid_config", "invalid_payload"];
-const SAME_AGAIN =
-  "children are found again by their keys, or by the number of the call: submit the same ones in each run";
+/** Mistakes in the call itself: a different child under the same key, a job that is not a child, an invalid job. Another attempt
+ *  would fail in the same way, so they are not retried. */
+const CALLER_ERRORS: readonly ErrorCode[] = ["key_conflict", "job_not_found", "invalid_config", "invalid_payload"];
+const SAME_CHILDREN =
+  "children are matched by key, or by the order of the calls: submit the same children in each attempt";
 
-function forGood(error: unknown): never {
-  if (!(error instanceof PerdureError) || !MISTAKES.includes(error.code)) throw error;
+function asNonRetryable(error: unknown): never {
+  if (!(error instanceof PerdureError) || !CALLER_ERRORS.includes(error.code)) throw error;
   const { code, path, message } = error;
-  const text = code === "key_conflict" ? `${message}; ${SAME_AGAIN}` : message;
+  const text = code === "key_conflict" ? `${message}; ${SAME_CHILDREN}` : message;
   throw Object.assign(new NonRetryableError(text, { cause: error }), { code, path });
 }
 
-/** A link repeats its calls until they are answered. A handler that is to stop does not wait so long. */
-function orStopped<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
+/** A link repeats its calls until they are answered; a handler that must stop does not wait for that. */
+function unlessAborted<T>(answer: Promise<T>, signal: AbortSignal): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(signal.reason);
     signal.addEventListener("abort", stop, { once: true });
@@ -137,13 +134,17 @@ function hasEnded(state: ChildState | undefined): state is ChildEnd<unknown> {
 
 function idsOf(children: unknown): string[] {
   if (!Array.isArray(children) || children.length > MAX_WAITS_FOR) {
-    const problem = Array.isArray(children) ? `got ${children.length} children` : "got no list";
-    const allowed = `a list of at most ${MAX_WAITS_FOR} children, as submit answers them`;
+    const problem = Array.isArray(children) ? `got ${children.length} children` : "is not a list";
+    const allowed = `a list of at most ${MAX_WAITS_FOR} children as submit() returns them`;
     throw new ConfigError({ path: "waitFor", given: children, allowed, problem });
   }
   return children.map((child: unknown, i) => {
     const { id } = (child ?? {}) as { id?: unknown };
     if (typeof id === "string" && id !== "") return id;
-    throw new ConfigError({ path: `waitFor[${i}]`, given: child, allowed: "a child, as submit answers it, or { id }" });
+    throw new ConfigError({
+      path: `waitFor[${i}]`,
+      given: child,
+      allowed: "a child as submit() returns it, or { id }",
+    });
   });
 }

@@ -1,11 +1,11 @@
-/** Claims jobs for a worker as it has free slots. One claim waits for jobs; more go beside it only while there is plenty. What
- *  of cpu and memory is left, the engine counts: a claim that waits for some gets it as soon as it is free. */
+/** Claims jobs for a worker as slots become free. One claim waits for jobs; further claims run beside it only while there are
+ *  more jobs than one claim returns. The engine keeps account of CPU and memory. */
 import type { ClaimedJob } from "../core/worker-protocol.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
 import type { WorkerTrouble } from "./health.ts";
 
-/** The worker it claims for. */
+/** The worker, as its claim loop sees it. */
 export interface ClaimingWorker {
   readonly link: EngineLink;
   readonly clock: Clock;
@@ -17,71 +17,70 @@ export interface ClaimingWorker {
   /** Handlers running now. */
   running(): number;
   start(job: ClaimedJob, session: string, startedAt: number): void;
-  /** The session is over. Resolves when there is another. */
+  /** The session has ended. Resolves when a new one is open. */
   reopen(): Promise<void>;
-  /** It is to take no more jobs. */
-  leave(): void;
+  /** The engine wants this worker to stop claiming. */
+  drain(): void;
 }
 
 const CLAIM_WAIT_MS = 30_000;
 const RETRY_MS = 1_000;
 /** With fewer slots one claim at a time fills them all. */
 const MANY_SLOTS = 64;
-/** A store gives no more than about this many at a time, however many slots are free. */
+/** A store returns at most about this many per claim, however many slots are free. */
 const MANY_JOBS = 500;
 
 export class ClaimLoop {
-  readonly #for: ClaimingWorker;
-  /** Claims under way, and the slots kept for them. */
+  readonly #worker: ClaimingWorker;
+  /** Claims in progress, and the slots reserved for them. */
   #claims = 0;
-  #claiming = 0;
-  /** The last claim got all it asked for, or very many. */
-  #isPlenty = false;
+  #reserved = 0;
+  /** The last claim got as many jobs as it could. */
+  #hasMore = false;
   #reopening: Promise<void> | null = null;
   #wake: () => void = () => {};
 
-  constructor(claimant: ClaimingWorker) {
-    this.#for = claimant;
+  constructor(worker: ClaimingWorker) {
+    this.#worker = worker;
   }
 
   /** Until the worker stops. */
   async run(): Promise<void> {
-    const { link, slots, stopping, running } = this.#for;
+    const { link, slots, stopping, running } = this.#worker;
     const { signal } = stopping;
     const atOnce = slots < MANY_SLOTS ? 1 : link.claimsAtOnce;
     const share = Math.ceil(slots / atOnce);
-    const underWay = new Set<Promise<void>>();
+    const inProgress = new Set<Promise<void>>();
     while (!signal.aborted) {
-      const limit = Math.min(share, slots - running() - this.#claiming);
-      // A second claim beside the first only while there is more than one can have: else both would wait for nothing.
-      const isRoom = this.#claims === 0 || (this.#claims < atOnce && this.#isPlenty);
-      if (limit <= 0 || !isRoom) {
+      const limit = Math.min(share, slots - running() - this.#reserved);
+      const mayClaim = this.#claims === 0 || (this.#claims < atOnce && this.#hasMore);
+      if (limit <= 0 || !mayClaim) {
         await new Promise<void>((resolve) => {
           this.#wake = resolve;
         });
-        // Handlers that end in this turn of the event loop free their slots together: by the next tick all have, one
-        // claim serves them all, and it shares the commit of their reports.
-        await new Promise<void>((resolve) => this.#for.clock.tick(resolve));
+        // Handlers that end in the same turn of the event loop free their slots together: after a tick one claim fills all of
+        // these slots, and shares the commit of their reports.
+        await new Promise<void>((resolve) => this.#worker.clock.tick(resolve));
         continue;
       }
       this.#claims += 1;
-      this.#claiming += limit;
+      this.#reserved += limit;
       const claim = this.#claim(limit, this.#claims === 1 ? CLAIM_WAIT_MS : 0);
-      underWay.add(claim);
-      void claim.then(() => underWay.delete(claim));
+      inProgress.add(claim);
+      void claim.then(() => inProgress.delete(claim));
     }
-    await Promise.all(underWay);
+    await Promise.all(inProgress);
   }
 
-  /** A slot is free, or the worker stops. */
+  /** A slot is free, or the worker is stopping. */
   slotFreed(): void {
     this.#wake();
   }
 
   async #claim(limit: number, waitMs: number): Promise<void> {
-    const { clock, trouble, stopping } = this.#for;
+    const { clock, trouble, stopping } = this.#worker;
     try {
-      await this.#ask({ limit, waitMs, signal: stopping.signal });
+      await this.#claimOnce({ limit, waitMs, signal: stopping.signal });
       trouble.works();
     } catch (error) {
       if (stopping.signal.aborted) return;
@@ -92,24 +91,24 @@ export class ClaimLoop {
       }
     } finally {
       this.#claims -= 1;
-      this.#claiming -= limit;
+      this.#reserved -= limit;
       this.#wake();
     }
   }
 
-  async #ask(options: Parameters<EngineLink["claim"]>[1]): Promise<void> {
-    const { link, clock, stopping, start, leave } = this.#for;
-    const session = this.#for.session();
+  async #claimOnce(options: Parameters<EngineLink["claim"]>[1]): Promise<void> {
+    const { link, clock, stopping, start, drain } = this.#worker;
+    const session = this.#worker.session();
     const answer = await link.claim(session, options);
-    this.#isPlenty = answer.jobs.length >= Math.min(options.limit, MANY_JOBS);
-    if (!answer.alive && !stopping.signal.aborted && this.#for.session() === session) {
-      this.#reopening ??= this.#for.reopen().finally(() => {
+    this.#hasMore = answer.jobs.length >= Math.min(options.limit, MANY_JOBS);
+    if (!answer.alive && !stopping.signal.aborted && this.#worker.session() === session) {
+      this.#reopening ??= this.#worker.reopen().finally(() => {
         this.#reopening = null;
       });
       await this.#reopening;
     }
     const startedAt = clock.monotonic();
     for (const job of answer.jobs) start(job, session, startedAt);
-    if (answer.drain) leave();
+    if (answer.drain) drain();
   }
 }

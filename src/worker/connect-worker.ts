@@ -1,4 +1,4 @@
-/** Starts a worker of this process for a server elsewhere. The one place in this folder that knows the machine's clock. */
+/** Starts a worker in this process for a remote server. The only file of this folder that uses the system clock. */
 
 import { randomInt } from "node:crypto";
 import { tmpdir, userInfo } from "node:os";
@@ -21,26 +21,26 @@ import { kindsOf } from "./work-options.ts";
  *  @example
  *  const options: ConnectOptions = { token: "pdr_…", concurrency: 4, lease: "30s" }; */
 export interface ConnectOptions extends WorkOptions {
-  /** A token with the scope `work`; a function is asked before each call, so that it can be renewed. */
+  /** A token with the scope `work`. A function is called before each request, so that the token can be replaced. */
   token: string | (() => string);
-  /** For a token of all namespaces: which one; default `default`. */
+  /** The namespace, if the token is valid for all; default `default`. */
   namespace?: string;
-  /** Where commands write; default: a directory of this user among the temporary ones. All workers of a host may share it. */
+  /** The directory for commands; default: one per user in the system's temporary directory. Workers of a host may share it. */
   dir?: string;
-  /** The user that commands run as: a name, a uid, or uid:gid. Only a worker of root can change it; default: its own user. The
-   *  directories of attempts are given to that user, and each above them must let it pass. */
+  /** The user that commands run as: a name, a uid, or uid:gid; default: the worker's own. Requires root. Attempt directories are
+   *  owned by that user, who must be able to enter their parent directories. */
   runAs?: string;
-  /** How long, and up to how many bytes in all, the files of attempts stay in `dir` for the next attempt of their job, while
-   *  it is not known to have ended; default 1 day and 2 GB. */
+  /** How long, and up to how many bytes in total, the files of attempts are kept in `dir` for the next attempt of their job;
+   *  default 1 day and 2 GB. */
   scratchAge?: Duration;
   scratchLimit?: number;
-  /** A file of certificates that are trusted besides the usual ones. */
+  /** A PEM file of certificates to trust in addition to the default ones. */
   ca?: string;
-  /** The time between two signs of life; default 2 s, and never more than a third of the lease. */
+  /** The interval of lease renewals; default 2 s, at most a third of the lease. */
   heartbeat?: Duration;
-  /** The lease to ask for: how long the server waits for a sign of life; default: what the server says. */
+  /** The lease to request: without a renewal for this long, the server gives the jobs to other workers; default: the server's. */
   lease?: Duration;
-  /** Ends the wait for a server that cannot be reached. Once it resolved, use `stop`. */
+  /** Aborts the wait for a server that cannot be reached. Once the promise has resolved, use `stop`. */
   signal?: AbortSignal;
   /** Default: warnings and errors to stderr. */
   logger?: (level: "error" | "warn" | "info", message: string) => void;
@@ -49,8 +49,8 @@ export interface ConnectOptions extends WorkOptions {
 const SCRATCH_AGE = "1d";
 const SCRATCH_LIMIT = 2_000_000_000;
 
-/** Resolves when the worker is registered. Waits for a server that cannot be reached; a wrong token or a wrong address is an
- *  error at once.
+/** Resolves when the worker is registered. Retries while the server cannot be reached; throws at once for a wrong token or a
+ *  wrong address.
  *  @example
  *  const worker = await connectWorker("https://jobs.example.com", [resize], { token: "pdr_…" });
  *  process.once("SIGTERM", () => void worker.stop()); */
@@ -74,14 +74,15 @@ export async function connectWorker(
     ...work
   } = options;
   const user = runAs === undefined ? null : findUser(asText(runAs, "runAs", 200));
+  const log: FieldLog = (level, message, fields) => logger(level, withFields(message, fields));
   const link = httpLink({
-    ...{ url, token: checkedToken(token), clock: systemClock, log: logger, ca },
+    ...{ url, token: checkedToken(token), clock: systemClock, log, ca },
     namespace: namespace === undefined ? null : asText(namespace, "namespace", 200),
     random: () => randomInt(2 ** 32) / 2 ** 32,
     heartbeatMs: heartbeat === undefined ? undefined : toMs(heartbeat, "heartbeat"),
     leaseMs: lease === undefined ? undefined : toMs(lease, "lease"),
   });
-  let places: RemoteDirectories | null = null;
+  let directories: RemoteDirectories | null = null;
   try {
     kindsOf(tasks);
     const keepMs = toMs(scratchAge ?? SCRATCH_AGE, "scratchAge");
@@ -91,15 +92,15 @@ export async function connectWorker(
       const root = dir ?? defaultDir();
       const closed = user === null ? null : closedTo(user, dirname(resolve(root)));
       if (closed !== null) {
-        const allowed = `a directory that user ${user?.name} can reach: ${closed} is closed to that user`;
+        const allowed = `a directory that user ${user?.name} can enter; ${closed} does not permit it`;
         throw new ConfigError({ path: "dir", given: root, allowed });
       }
-      places = await remoteDirectories({ parts, sessionOf, dir: root, user, keepMs, keepBytes, log: logger });
+      directories = await remoteDirectories({ parts, sessionOf, dir: root, user, keepMs, keepBytes, log });
     }
-    return await start(link, places, { tasks, work, signal, logger, user, namespace: namespace ?? "default" });
+    return await start(link, directories, { tasks, work, signal, log, user, namespace: namespace ?? "default" });
   } catch (error) {
     link.close();
-    await places?.close();
+    await directories?.close();
     throw error;
   }
 }
@@ -108,15 +109,14 @@ interface WorkerStart {
   readonly tasks: readonly AnyTask[];
   readonly work: WorkOptions;
   readonly signal: AbortSignal | undefined;
-  readonly logger: NonNullable<ConnectOptions["logger"]>;
+  readonly log: FieldLog;
   readonly namespace: string;
   readonly user: RunUser | null;
 }
 
-async function start(link: HttpLink, places: RemoteDirectories | null, parts: WorkerStart): Promise<WorkerHandle> {
-  const { tasks, work, signal, logger, namespace, user } = parts;
-  const log: FieldLog = (level, message, fields) => logger(level, withFields(message, fields));
-  const worker = buildWorker({ link, clock: systemClock, places, namespace, log, tasks, options: work, user });
+async function start(link: HttpLink, directories: RemoteDirectories | null, parts: WorkerStart): Promise<WorkerHandle> {
+  const { tasks, work, signal, log, namespace, user } = parts;
+  const worker = buildWorker({ link, clock: systemClock, directories, namespace, log, tasks, options: work, user });
   const giveUp = () => void worker.stop(0).catch(() => {});
   if (signal?.aborted) giveUp();
   signal?.addEventListener("abort", giveUp);
@@ -127,7 +127,7 @@ async function start(link: HttpLink, places: RemoteDirectories | null, parts: Wo
   }
   return worker.handle(async () => {
     link.close();
-    await places?.close();
+    await directories?.close();
   });
 }
 
@@ -137,7 +137,7 @@ function checkedToken(token: ConnectOptions["token"]): () => string {
   throw new ConfigError({ path: "token", given: typeof token, allowed: "a token, or a function that returns one" });
 }
 
-/** One for each user: nobody may write into another's. */
+/** One per user, since other users must not be able to write to it. */
 export function defaultDir(): string {
   return join(tmpdir(), `perdure-worker-${process.getuid?.() ?? userInfo().username}`);
 }

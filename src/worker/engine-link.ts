@@ -1,5 +1,5 @@
-/** How a worker speaks to its engine: in the same process, or over HTTP. A worker decides nothing and holds no
- *  credentials of a database; every call names its session. */
+/** The worker's interface to its engine: in the same process, or over HTTP. A worker decides nothing and has no database
+ *  credentials; every call names its session. */
 import type { Family } from "../core/task/task.ts";
 import type {
   ClaimedJob,
@@ -21,17 +21,17 @@ export interface LinkClaimOptions {
 
 export interface LinkClaimAnswer {
   readonly alive: boolean;
-  /** It is to take no more. */
+  /** The worker must stop claiming. */
   readonly drain: boolean;
   readonly jobs: readonly ClaimedJob[];
 }
 
 export interface EngineLink {
-  /** Claims of one worker that are worth making at a time; known when a session is open. */
+  /** Useful number of concurrent claims of one worker; known once a session is open. */
   readonly claimsAtOnce: number;
-  /** The time between two renewals, where a third of the lease is not often enough. */
+  /** The interval of renewals, if it should be shorter than a third of the lease. */
   readonly heartbeatMs?: number;
-  /** May wait for an engine that is away, until the signal is aborted. */
+  /** May wait for an engine that cannot be reached, until the signal is aborted. */
   openSession(
     request: LinkSessionRequest,
     options?: { readonly signal: AbortSignal },
@@ -40,20 +40,20 @@ export interface EngineLink {
   /** Waits for a job up to `waitMs`. */
   claim(session: string, options: LinkClaimOptions): Promise<LinkClaimAnswer>;
   renew(session: string, held: readonly HeldAttempt[], health?: WorkerHealth): Promise<RenewAnswer>;
-  /** `session` is the one that claimed it, which may not be the present one. */
+  /** `session` is the one that claimed the job, which need not be the current one. */
   report(report: Report, session: string): Promise<SettleAnswer>;
-  /** Calls as soon as a cancel is known; renewals tell it too. */
+  /** Calls back as soon as a cancel is known; renewals return it too. */
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void;
-  /** For handlers that submit children and wait for them. */
+  /** For handlers that submit children and wait for them; undefined if the link does not support that. */
   readonly family?: Family;
-  /** What a command of this attempt finds in its environment to reach its server: `PERDURE_URL` and `PERDURE_TOKEN`, which is
-   *  the job's own. Nothing where there is no server. */
+  /** Environment variables with which a command of this attempt reaches its server: `PERDURE_URL`, and the job's own token in
+   *  `PERDURE_TOKEN`. Empty without a server. */
   access?(job: ClaimedJob): Readonly<Record<string, string>>;
-  /** Calls as soon as a drain is known; claims and renewals tell it too. */
+  /** Calls back as soon as a drain is known; claims and renewals return it too. */
   onDrain?(session: string, call: () => void): () => void;
 }
 
-/** The engine was closed under us: there is nobody to speak to any more. */
+/** The engine, or the link to it, was closed in this process. */
 export function isClosed(error: unknown): boolean {
   return (error as { code?: unknown } | null)?.code === "closed";
 }

@@ -7,18 +7,18 @@ import { AttemptRun } from "./attempt-run.ts";
 import type { EngineLink } from "./engine-link.ts";
 import { HealthCounts } from "./health.ts";
 
-describe("a worker's figures", () => {
+describe("a worker's counts", () => {
   it("count what ran, and failures in a row until a success", () => {
-    const figures = new HealthCounts();
+    const counts = new HealthCounts();
     for (const kind of ["completed", "failed", "interrupted", "timeout", "released", "lost"] as const) {
-      figures.ended(kind, 100);
+      counts.ended(kind, 100);
     }
-    expect(figures.told(3, 10)).toMatchObject({
+    expect(counts.snapshot(3, 10)).toMatchObject({
       ...{ total: 5, failed: 2, consecutiveFailures: 2, averageMs: 100, inHand: 3, slots: 10 },
     });
-    figures.ended("completed", 200);
-    expect(figures.told(0, 10)).toMatchObject({ total: 6, failed: 2, consecutiveFailures: 0, averageMs: 110 });
-    expect(figures.told(0, 10).load).toBeGreaterThanOrEqual(0);
+    counts.ended("completed", 200);
+    expect(counts.snapshot(0, 10)).toMatchObject({ total: 6, failed: 2, consecutiveFailures: 0, averageMs: 110 });
+    expect(counts.snapshot(0, 10).load).toBeGreaterThanOrEqual(0);
   });
 
   it("count an attempt that was cancelled among those that ended, and not as a failure", async () => {
@@ -149,7 +149,7 @@ describe("an attempt whose work is done", () => {
     });
     run.workDone();
     expect(isTimerOn).toBe(false);
-    for (const cause of ["timeout", "cancel", "shutdown", "silence"] as const) {
+    for (const cause of ["timeout", "cancel", "shutdown", "unreachable"] as const) {
       run.stop(cause);
       expect(run.stopCause).toBeNull();
     }

@@ -1,37 +1,36 @@
-/** The health of a worker: counts of its attempts, sent with each renewal, and outages of its engine or link, logged
- *  once instead of at each retry. Nothing is decided on it. */
+/** The health of a worker: counts of its attempts, sent with each renewal and shown to operators, and failures of its engine or
+ *  link, logged once instead of at each retry. No decision depends on it. */
 import { availableParallelism, loadavg } from "node:os";
 import type { ReportedOutcome, WorkerHealth } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type FieldLog, TroubleLog } from "../lib/log.ts";
 
-// How a worker fares: counted as its attempts end, told with each renewal. Shown to people; nothing is decided on it.
-
-/** How much a run counts in the moving average: the last twenty or so make up most of it. */
+/** Weight of one attempt in the moving average: the last twenty or so make up most of it. */
 const WEIGHT = 0.1;
 const PROCESSORS = availableParallelism();
 
 export class HealthCounts {
   #total = 0;
   #failed = 0;
-  #inARow = 0;
+  #consecutiveFailures = 0;
   #averageMs = 0;
 
-  /** `wasCancelled`: somebody asked for its end, so how it ended says nothing of this worker. */
+  /** A failure after a cancel (`wasCancelled`) is not counted as a failure of this worker. */
   ended(outcome: ReportedOutcome["kind"], ms: number, wasCancelled = false): void {
-    if (outcome === "released") return; // it never ran
+    if (outcome === "released") return; // it was never started
     this.#averageMs = this.#total === 0 ? ms : this.#averageMs + WEIGHT * (ms - this.#averageMs);
     this.#total += 1;
-    if (outcome === "completed") this.#inARow = 0;
+    if (outcome === "completed") this.#consecutiveFailures = 0;
     else if (!wasCancelled && (outcome === "failed" || outcome === "timeout")) {
       this.#failed += 1;
-      this.#inARow += 1;
+      this.#consecutiveFailures += 1;
     }
   }
 
-  told(inHand: number, slots: number): WorkerHealth {
+  /** As sent with a renewal; `inHand` is the number of attempts that the worker holds. */
+  snapshot(inHand: number, slots: number): WorkerHealth {
     return {
-      consecutiveFailures: this.#inARow,
+      consecutiveFailures: this.#consecutiveFailures,
       total: this.#total,
       failed: this.#failed,
       averageMs: Math.round(this.#averageMs * 1_000) / 1_000,
@@ -42,9 +41,7 @@ export class HealthCounts {
   }
 }
 
-// What a worker cannot do because its engine, or the way to it, does not work: claims, renewals and reports that fail
-// are tried again for as long as it takes, and reported once, not each time.
-
+/** Claims, renewals and reports that fail are retried until they succeed; their failures are logged once, not each time. */
 export class WorkerTrouble {
   readonly #log: TroubleLog;
 

@@ -1,4 +1,4 @@
-/** The door `perdure/worker`: tasks run for a server, on this or any other machine. */
+/** The entry point `perdure/worker`: run tasks for a server, on this or any other machine. */
 
 export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "../core/decision/failure.ts";
 export { type Duration, duration } from "../core/duration.ts";

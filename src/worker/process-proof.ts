@@ -1,46 +1,46 @@
-/** Proof that a process has ended, where there is one: on Linux, within one boot of one machine and one pid namespace,
- *  the kernel knows. Its word saves waiting for the lease of a worker that was killed. Without proof (another system,
- *  another container, a stopped process) the answer is no, and the lease decides. */
+/** Proof that a process has ended: on Linux the kernel knows, within one boot of one machine and one pid namespace. It saves
+ *  waiting for the lease of a worker that was killed. Without proof (another system, another container, a stopped process) the
+ *  answer is no, and the lease decides. */
 import { readFileSync, readlinkSync } from "node:fs";
 
-/** Names a process: machine and boot, pid namespace, and its start time, since pids are used again. Null if unknowable. */
+/** Identifies a process: boot, pid namespace, and start time, since pids are reused. Null if that cannot be found out. */
 export function processName(pid: number | "self" = "self"): string | null {
-  const place = placeName();
+  const boot = bootAndNamespace();
   const start = startTime(pid);
-  return place === null || start === null || start === HIDDEN ? null : `${place} ${start}`;
+  return boot === null || start === null || start === HIDDEN ? null : `${boot} ${start}`;
 }
 
 export function hasEnded(session: { readonly pid: number; readonly process?: string | null }): boolean {
-  const place = placeName();
-  if (place === null || !session.process?.startsWith(`${place} `)) return false;
+  const boot = bootAndNamespace();
+  if (boot === null || !session.process?.startsWith(`${boot} `)) return false;
   const start = startTime(session.pid);
   if (start === HIDDEN) return false;
-  return start === null || `${place} ${start}` !== session.process;
+  return start === null || `${boot} ${start}` !== session.process;
 }
 
-/** Whether `hasEnded` can tell: it is a process of this boot of this machine, and of this pid namespace. */
+/** Whether `hasEnded` can decide: the process belongs to this boot of this machine, and to this pid namespace. */
 export function isOfThisBoot({ process }: { readonly process?: string | null }): boolean {
-  const place = placeName();
-  return place !== null && process?.startsWith(`${place} `) === true;
+  const boot = bootAndNamespace();
+  return boot !== null && process?.startsWith(`${boot} `) === true;
 }
 
 const HIDDEN = "hidden";
 
-let place: string | null | undefined;
+let cached: string | null | undefined;
 
-function placeName(): string | null {
-  if (place === undefined) {
+function bootAndNamespace(): string | null {
+  if (cached === undefined) {
     try {
       const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
-      place = `${boot} ${readlinkSync("/proc/self/ns/pid")}`;
+      cached = `${boot} ${readlinkSync("/proc/self/ns/pid")}`;
     } catch {
-      place = null;
+      cached = null;
     }
   }
-  return place;
+  return cached;
 }
 
-/** The start time of a process, in ticks since boot; null when it is gone, or dead and not yet collected. */
+/** The start time of a process, in ticks since boot; null if it has exited, or is a zombie. */
 function startTime(pid: number | "self"): string | null {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, "utf8");
@@ -50,12 +50,12 @@ function startTime(pid: number | "self"): string | null {
   } catch (error) {
     const { code } = error as { code?: string };
     const denied = code !== "ENOENT" && code !== "ESRCH";
-    return denied || isThere(pid) ? HIDDEN : null;
+    return denied || exists(pid) ? HIDDEN : null;
   }
 }
 
-/** /proc may keep a living process from us (hidepid, and a program with capabilities); a signal of nothing finds it. */
-function isThere(pid: number | "self"): boolean {
+/** /proc may hide a running process (hidepid, or a program with capabilities); signal 0 finds it. */
+function exists(pid: number | "self"): boolean {
   try {
     return process.kill(pid === "self" ? process.pid : pid, 0);
   } catch (error) {

@@ -67,7 +67,9 @@ describe("a report", () => {
     await bench.advance(60_000);
     expect(await bench.job(id)).toMatchObject({ state: "failed", reason: "rejected", attempt: 1 });
     const [attempt] = await bench.attempts(id);
-    expect(attempt?.failure?.message).toBe("the report of this run was refused: the body may have 2000 bytes at most");
+    expect(attempt?.failure?.message).toBe(
+      "the report of this attempt was refused: the body may have 2000 bytes at most",
+    );
     expect(handled).toEqual([1]);
   });
 

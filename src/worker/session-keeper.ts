@@ -1,6 +1,6 @@
-/** Keeps a worker's session alive: renews its lease every third of it or more often, tells what the attempts report of
- *  themselves and how the worker fares, and passes on what the engine answers. When no renewal has come through for a whole lease it says so itself
- *  (`onLost`), without waiting for an engine that cannot be reached. */
+/** Keeps a worker's session alive: renews its lease at least every third of it, sends progress and logs of attempts and the
+ *  worker's health, and passes on the engine's answer. If no renewal has succeeded for a whole lease, it calls `onUnreachable`
+ *  without waiting for the engine. */
 import type { HeldAttempt, RenewAnswer, WorkerHealth } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type EngineLink, isClosed } from "./engine-link.ts";
@@ -11,21 +11,21 @@ export interface KeeperEvents {
   onCancel(jobId: string, attempt: number): void;
   /** These attempts are of jobs that have spent their budget. */
   onOverspent(attempts: RenewAnswer["overspent"]): void;
-  /** These attempts belong to someone else now. */
+  /** This session no longer holds these attempts. */
   onLost(attempts: RenewAnswer["lost"]): void;
-  /** It is to take no more jobs, and leave when its hands are empty. */
+  /** The worker must stop claiming, and stop when it holds no more attempts. */
   onDrain(): void;
-  /** A renewal came through. */
+  /** A renewal succeeded. */
   onRenewed(): void;
-  /** No renewal for a whole lease: everything in hand is as good as lost. */
-  onSilence(): void;
-  /** The session is over; a new one is needed. */
-  onGone(): void;
-  /** A renewal did not come through; what it was to tell is given back. */
-  onError(error: unknown, untold: readonly HeldAttempt[]): void;
+  /** No renewal has succeeded for a whole lease: all held attempts may be lost. Repeated until one succeeds. */
+  onUnreachable(): void;
+  /** The session has ended; a new one is needed. */
+  onSessionEnded(): void;
+  /** A renewal failed; `held` is what it contained. */
+  onError(error: unknown, held: readonly HeldAttempt[]): void;
 }
 
-/** News of an attempt (progress, usage) travels at most this often. */
+/** News of an attempt (progress, usage, log) is sent at most this often. */
 const NEWS_EVERY_MS = 1_000;
 const RETRY_MS = 1_000;
 
@@ -51,10 +51,10 @@ export class SessionKeeper {
     this.#renewedAt = clock.monotonic();
     this.#everyMs = Math.min(leaseMs / 3, link.heartbeatMs ?? Number.POSITIVE_INFINITY);
     this.#schedule(this.#everyMs);
-    this.#listenFor(leaseMs);
+    this.#watchLease(leaseMs);
   }
 
-  /** There is news to tell; what comes while a renewal is under way is told by the next. */
+  /** There is news to send: renew soon. News during a renewal is sent with the next one. */
   touch(): void {
     if (this.#renewing === null) this.#schedule(NEWS_EVERY_MS);
     else this.#nextMs = Math.min(this.#nextMs, NEWS_EVERY_MS);
@@ -63,29 +63,29 @@ export class SessionKeeper {
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#cancelTimer();
-    this.#cancelSilence();
+    this.#cancelWatch();
     await this.#renewing;
   }
 
-  /** Says when a whole lease has passed without a renewal: also while one is under way on a line that is dead. Who comes
-   *  late to this, as after a sleep of the machine, may still be known: it asks once before it gives up. */
-  #listenFor(ms: number): void {
+  /** Calls `onUnreachable` when a whole lease has passed without a renewal, even while one is in progress on a dead connection.
+   *  If this timer itself is late, as after a sleep of the machine, the session may still be alive: it is renewed first. */
+  #watchLease(ms: number): void {
     const dueAt = this.#clock.monotonic() + ms;
-    const listen = () => {
+    const check = () => {
       if (this.#stopped) return;
       const now = this.#clock.monotonic();
       const left = this.#renewedAt + this.#leaseMs - now;
-      if (left > 0) return this.#listenFor(left);
+      if (left > 0) return this.#watchLease(left);
       if (now - dueAt > this.#leaseMs / 10) {
         this.#schedule(0);
-        return this.#listenFor(this.#leaseMs / 3);
+        return this.#watchLease(this.#leaseMs / 3);
       }
-      this.#events.onSilence();
-      this.#listenFor(RETRY_MS);
+      this.#events.onUnreachable();
+      this.#watchLease(RETRY_MS);
     };
-    this.#cancelSilence = this.#clock.after(ms, listen, { recheck: true });
+    this.#cancelWatch = this.#clock.after(ms, check, { recheck: true });
   }
-  #cancelSilence: () => void = () => {};
+  #cancelWatch: () => void = () => {};
 
   /** Keeps the earlier of two times. */
   #schedule(ms: number): void {
@@ -107,15 +107,15 @@ export class SessionKeeper {
   async #renew(): Promise<void> {
     this.#nextMs = this.#everyMs;
     const held = this.#events.held();
-    const askedAt = this.#clock.monotonic();
+    const sentAt = this.#clock.monotonic();
     try {
       const answer = await this.#link.renew(this.#session, held, this.#events.health());
-      this.#renewedAt = askedAt; // the lease may count from then: an answer can be long on its way
+      this.#renewedAt = sentAt; // the lease may count from then: the answer can take long to arrive
       this.#events.onRenewed();
       if (!answer.alive) {
         this.#stopped = true;
-        this.#cancelSilence();
-        this.#events.onGone();
+        this.#cancelWatch();
+        this.#events.onSessionEnded();
         return;
       }
       if (answer.lost.length > 0) this.#events.onLost(answer.lost);
@@ -125,7 +125,7 @@ export class SessionKeeper {
     } catch (error) {
       if (isClosed(error)) {
         this.#stopped = true;
-        this.#cancelSilence();
+        this.#cancelWatch();
         return;
       }
       this.#events.onError(error, held);

@@ -14,8 +14,8 @@ function heeding(reasons: string[]) {
   });
 }
 
-const LOST = "the attempt was lost: its lease ended and the job belongs to another worker";
-const SILENCE = "the engine cannot be reached, and the lease is over: the job may have been given to another worker";
+const LOST = "the attempt was lost: its lease expired and another worker may hold the job";
+const UNREACHABLE = "the engine cannot be reached and the lease has expired: another worker may hold the job";
 
 describe("a session", () => {
   it("keeps its jobs however long they run, by renewing", async () => {
@@ -56,7 +56,7 @@ describe("a session", () => {
     await bench.advance(14_000);
     expect(reasons).toEqual([]);
     await bench.advance(2_000);
-    expect(reasons).toEqual([SILENCE]);
+    expect(reasons).toEqual([UNREACHABLE]);
   });
 
   it("counts its lease from when it asked for it, not from when the answer came", async () => {
@@ -80,7 +80,7 @@ describe("a session", () => {
     await bench.advance(19_000); // asked at 5 s, answered at 14 s: good until 20 s
     expect(reasons).toEqual([]);
     await bench.advance(1_500);
-    expect(reasons).toEqual([SILENCE]);
+    expect(reasons).toEqual([UNREACHABLE]);
   });
 
   it("tells soon what was told to it while a renewal was under way", async () => {
@@ -166,7 +166,7 @@ describe("a session", () => {
     frozen = false;
     thawed.open();
     await bench.advance(1_000);
-    expect(reasons).toEqual([SILENCE]); // it noticed by itself, before anybody told it
+    expect(reasons).toEqual([UNREACHABLE]); // it noticed by itself, before anybody told it
     finish.open("by the zombie");
     await bench.advance(1_000);
     expect(await bench.job(id)).toMatchObject({ state: "succeeded", attempt: 2, result: '"by the other"' });
@@ -183,7 +183,7 @@ describe("a session", () => {
     bench.cut.renew = true;
     await bench.engine.stop(); // no reaper is awake: the worker's own report comes first
     await bench.advance(15_500);
-    expect(reasons[0]).toBe(SILENCE);
+    expect(reasons[0]).toBe(UNREACHABLE);
     expect(await bench.job(id)).toMatchObject({ failures: 0, losses: 0, handbacks: 1, reason: null });
     expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "interrupted" });
   });
@@ -235,7 +235,7 @@ describe("a session", () => {
     await bench.settled();
     expect(await bench.job(next)).toMatchObject({ state: "succeeded", worker: worker.session });
     expect((await bench.attempts(held))[0]).toMatchObject({ outcome: "lost", session: before });
-    expect(bench.logged.join("\n")).toContain("the session was ended by the engine");
+    expect(bench.logged.join("\n")).toContain("session expired, opened a new one");
   });
 
   it("may be given the same job again while its old handler still goes on, and keeps the new run alive", async () => {
@@ -313,7 +313,7 @@ describe("a session", () => {
     await bench.advance(13_900);
     expect(reasons).toEqual([]);
     await bench.advance(200);
-    expect(reasons).toEqual([SILENCE]);
+    expect(reasons).toEqual([UNREACHABLE]);
   });
 });
 

@@ -1,5 +1,5 @@
-/** For tests only: a worker on a link that a test plays itself, with jobs that it hands out. Nothing outside of
- *  tests imports this file. */
+/** For tests only: a worker on a fake link; the test supplies the jobs and the answers. Nothing outside of tests imports this
+ *  file. */
 import type { AnyTask, Child, ChildState, Family, HeldParent, SubmitEntry } from "../core/task/task.ts";
 import type { ClaimedJob, HeldAttempt, RenewAnswer, Report } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -11,14 +11,14 @@ export class TestLink implements EngineLink {
   readonly claims: LinkClaimOptions[] = [];
   readonly held: (readonly HeldAttempt[])[] = [];
   readonly reports: Report[] = [];
-  /** What the next renewals say. */
+  /** Merged into the answers of renewals. */
   answer: Partial<RenewAnswer> = {};
   family?: Family;
   readonly #jobs: ClaimedJob[] = [];
   #count = 0;
   #wake: (() => void)[] = [];
 
-  /** A job for the worker; the answer is its id. */
+  /** Queues a job for the worker and returns its id. */
   give(kind: string, parts: Partial<ClaimedJob> = {}): string {
     this.#count += 1;
     const id = `job_${this.#count}`;
@@ -71,7 +71,7 @@ export class TestLink implements EngineLink {
   }
 }
 
-/** Children that a test plays: `states` by their keys. */
+/** A fake child jobs API; `states` is indexed by child id. */
 export class TestChildren implements Family {
   readonly submitted: { readonly parent: HeldParent; readonly entry: SubmitEntry }[] = [];
   readonly states = new Map<string, ChildState>();
@@ -105,7 +105,7 @@ export interface TestWorkerOptions {
   readonly stopGraceMs?: number;
 }
 
-/** Started; the test stops it. */
+/** Starts a worker; the test stops it. */
 export async function startWorker(
   link: TestLink,
   clock: Clock,

@@ -18,7 +18,7 @@ describe("a worker's options", () => {
   it("keep names that begin as a runtime's for runtimes", () => {
     const label = () => checkWork({ labels: { "runtime/python": "yes" } });
     expect(label).toThrow(expect.objectContaining({ code: "invalid_config", path: "work.labels" }));
-    expect(label).toThrow(/say it with runtimes/);
+    expect(label).toThrow(/use the option runtimes/);
   });
 
   it("tell what cpu and memory jobs may take as labels: of the machine, where nothing is said", () => {
@@ -38,8 +38,8 @@ describe("a worker's options", () => {
     [{ resources: { memory: "2 gallons" } }, "work.resources.memory"],
     [{ resources: { cpus: 2 } }, 'Did you mean "cpu"'],
     [{ resources: 4 }, "work.resources"],
-    [{ labels: { "resource/cpu": "64000" } }, "say it with resources"],
-    [{ labels: { "resource/gpu": "1" } }, "say it with resources"],
+    [{ labels: { "resource/cpu": "64000" } }, "use the option resources"],
+    [{ labels: { "resource/gpu": "1" } }, "use the option resources"],
   ])("refuse %j", (options, message) => {
     expect(() => checkWork(options)).toThrow(message);
   });

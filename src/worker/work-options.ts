@@ -1,4 +1,4 @@
-/** The options of a worker, checked: a misspelt one is an error with the nearest known name, never ignored. */
+/** Checks the options of a worker. A misspelt option is an error that suggests the nearest name, never ignored. */
 import { availableParallelism, totalmem } from "node:os";
 import { asBoolean, asInteger, asList, asObject, asText, checkOptions } from "../core/check.ts";
 import { toMs } from "../core/duration.ts";
@@ -23,7 +23,7 @@ export function checkWork(options: WorkOptions) {
   const { concurrency = 10, queues, name, labels = {}, runtimes = [], stopGrace = "5s", onOutput } = options;
   const { allowEnv = [], allowAddresses = [], isolate = false, resources } = options;
   if (onOutput !== undefined && typeof onOutput !== "function") {
-    throw new ConfigError({ path: "work.onOutput", given: onOutput, allowed: "a function of a chunk of output" });
+    throw new ConfigError({ path: "work.onOutput", given: onOutput, allowed: "a function that takes an output chunk" });
   }
   return {
     onOutput,
@@ -42,12 +42,12 @@ export function checkWork(options: WorkOptions) {
   };
 }
 
-/** What a command asks for when it needs a runtime: the label of a worker that has it. */
+/** Prefix of the labels of a worker's runtimes; jobs that need a runtime require the label. */
 export const RUNTIME = "runtime/";
-/** Labels that have options of their own. */
+/** Label prefixes that are set by an option instead. */
 const RESERVED = { [RUNTIME]: "runtimes", [RESOURCE_PREFIX]: "resources" };
 
-/** What jobs may take here; what is not said is what this machine has. */
+/** The resources that jobs may take here; default: all of this machine. */
 export function capacityOf(given: ResourcesInput = {}): Resources {
   const { cpu, memory } = toResources(given, "work.resources");
   const machine = machineResources();
@@ -57,7 +57,7 @@ export function capacityOf(given: ResourcesInput = {}): Resources {
   };
 }
 
-/** The cpus and the memory that this process may use: in a container, what that is given. */
+/** The CPUs and the memory that this process may use; in a container, the container's limits. */
 export function machineResources(): Resources {
   const limit = process.constrainedMemory?.() ?? 0;
   return { cpu: availableParallelism() * 1_000, memory: limit > 0 ? Math.min(limit, totalmem()) : totalmem() };
@@ -68,19 +68,19 @@ function checkedLabels(labels: Readonly<Record<string, string>>): Record<string,
   for (const [prefix, option] of Object.entries(RESERVED)) {
     const reserved = entries.find(([name]) => name.startsWith(prefix));
     if (reserved === undefined) continue;
-    const allowed = `names that do not begin with ${prefix}; say it with ${option}`;
+    const allowed = `names that do not begin with ${prefix}; use the option ${option}`;
     throw new ConfigError({ path: "work.labels", given: reserved[0], allowed });
   }
   return Object.fromEntries(entries.map(([name, value]) => [name, asText(value, `work.labels.${name}`, 200)]));
 }
 
 function runtimeLabels(runtimes: readonly string[]): Record<string, string> {
-  // The prefix and the name are one label's name, which has a limit of its own.
+  // The limit applies to the label name, which includes the prefix.
   const names = asList(runtimes, "work.runtimes", (each, path) => asText(each, path, 200 - RUNTIME.length), 100);
   return Object.fromEntries(names.map((name) => [`${RUNTIME}${name}`, "yes"]));
 }
 
-/** The kinds that these tasks are. */
+/** The kinds of these tasks. */
 export function kindsOf(tasks: readonly AnyTask[]): string[] {
   if (!Array.isArray(tasks) || tasks.length === 0 || !tasks.every(isTask)) {
     throw new ConfigError({ path: "work.tasks", given: tasks, allowed: "a list of tasks made with task()" });

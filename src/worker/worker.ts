@@ -1,9 +1,9 @@
-/** A worker: claims jobs as it has free slots, runs them, reports what came of them.
+/** A worker: claims jobs as slots become free, runs them, and reports their outcomes.
  *
- *  claim → start → run → outcome → report, each a step on one `AttemptRun`. A slot is free again when the handler has
- *  ended; the attempt stays in hand, and is renewed, until its report has been answered.
- *  stop(): claims no more, waits for what runs up to the grace time, hands back the rest; nothing is charged.
- *  Told to drain, it claims no more and says when its hands are empty. */
+ *  claim → start → run → outcome → report, each a step on one `AttemptRun`. A slot is free as soon as its handler has ended; the
+ *  attempt is held, and its lease renewed, until its report has been answered.
+ *  stop(): stops claiming, waits up to the grace time for running attempts, and returns the others to the queue; these do not
+ *  count as attempts. When the engine drains it, it stops claiming and resolves `drained` once it holds no attempt. */
 import { isOutage } from "../core/errors.ts";
 import { isTerminal } from "../core/job/job.ts";
 import type { AnyTask } from "../core/task/task.ts";
@@ -22,7 +22,7 @@ import { ClaimLoop } from "./claim-loop.ts";
 import { type EngineLink, isClosed, type LinkSessionRequest } from "./engine-link.ts";
 import { type Executor, runFunction } from "./executor.ts";
 import { HealthCounts, WorkerTrouble } from "./health.ts";
-import { givenUp, inShort, isShort, overspent, timedOut } from "./outcomes.ts";
+import { abandoned, isMinimal, overspent, refusedReport, timedOut } from "./outcomes.ts";
 import { SessionKeeper } from "./session-keeper.ts";
 
 export interface WorkerOptions {
@@ -32,22 +32,22 @@ export interface WorkerOptions {
   /** For kinds that are not functions of this process. */
   readonly executors?: readonly Executor[];
   readonly request: LinkSessionRequest;
-  /** How long a handler may go on after it was asked to stop. */
+  /** The grace time of a handler after a stop request. */
   readonly stopGraceMs: number;
   readonly log: FieldLog;
 }
 
 const RETRY_MS = 1_000;
-/** For a killed command to be seen as ended; a handler that does not stop is not waited for longer either. */
+/** After a forced stop: until a killed command is seen to have ended, or a handler that does not stop is abandoned. */
 const FORCED_MS = 200;
-/** Logs of so many attempts, of at most 60,000 characters each, go with one renewal: far below the limit of any server. */
+/** Attempts whose logs (of at most 60,000 characters each) are sent with one renewal: far below the limit of any server. */
 const LOGS_PER_RENEWAL = 20;
 
 export class Worker {
   readonly #options: WorkerOptions;
   readonly #tasks: ReadonlyMap<string, AnyTask>;
   readonly #executors: ReadonlyMap<string, Executor>;
-  /** In hand: running, or ended and not yet answered. */
+  /** Attempts that are running, or ended with a report not yet answered. */
   readonly #runs = new Map<string, AttemptRun>();
   #executing = 0;
   readonly #claims: ClaimLoop;
@@ -60,12 +60,12 @@ export class Worker {
   #started: Promise<void> = Promise.resolve();
   #loop: Promise<void> = Promise.resolve();
   #stopped: Promise<void> | null = null;
-  #figures = new HealthCounts();
+  #counts = new HealthCounts();
   #isDraining = false;
-  #tellDrained: () => void = () => {};
-  /** Resolves when the engine has told it to drain and its hands are empty: it is to be stopped then. */
+  #resolveDrained: () => void = () => {};
+  /** Resolves when the engine has drained it and it holds no more attempts: the owner must stop it then. */
   readonly drained = new Promise<void>((resolve) => {
-    this.#tellDrained = resolve;
+    this.#resolveDrained = resolve;
   });
 
   constructor(options: WorkerOptions) {
@@ -80,7 +80,7 @@ export class Worker {
       running: () => this.#executing,
       start: (job, session, startedAt) => this.#start(job, session, startedAt),
       reopen: () => this.#reopen(),
-      leave: () => void this.#leave(),
+      drain: () => void this.#drain(),
     });
   }
 
@@ -98,9 +98,9 @@ export class Worker {
     this.#loop = this.#claims.run();
   }
 
-  /** Repeated, it waits for the first stop, which `force` cuts short: what runs is killed, or given up where it cannot be. */
+  /** A second call waits for the first one. `force` cuts it short: commands are killed, handlers are abandoned. */
   stop(graceMs: number, force = false): Promise<void> {
-    this.#stopped ??= this.#drain(graceMs);
+    this.#stopped ??= this.#shutDown(graceMs);
     if (force) this.#force();
     return this.#stopped;
   }
@@ -109,30 +109,30 @@ export class Worker {
     if (this.#isForced) return;
     this.#isForced = true;
     for (const executor of this.#executors.values()) executor.force?.();
-    for (const proceed of this.#waiting.splice(0)) proceed();
-    // Those that were asked before are given up with the others; a run that ends by itself first has ended.
+    for (const proceed of this.#graceWaiters.splice(0)) proceed();
     this.#stopAll("shutdown");
-    // A handler may go on for ever. A command is killed, and handed back only when it is dead: the next attempt may begin then.
+    // A handler may never stop, so it is abandoned. A command is reported only when it has ended: the next attempt may start
+    // right after the report.
     this.#options.clock.after(FORCED_MS, () => {
       for (const run of this.#runs.values()) {
-        if (this.#tasks.has(run.job.kind)) run.finish(givenUp(run, run.stopCause ?? "shutdown"));
+        if (this.#tasks.has(run.job.kind)) run.finish(abandoned(run, run.stopCause ?? "shutdown"));
       }
     });
   }
   #isForced = false;
-  /** Continue a stop in good order that waits for what runs. */
-  readonly #waiting: (() => void)[] = [];
+  /** Waits of a graceful stop, which `force` ends. */
+  readonly #graceWaiters: (() => void)[] = [];
 
   async #open(): Promise<void> {
     const { link, clock, request } = this.#options;
     const { session, leaseMs } = await link.openSession(request, { signal: this.#stopping.signal });
     this.#session = session;
-    this.#figures = new HealthCounts();
+    this.#counts = new HealthCounts();
     this.#listen(session);
     this.#keeper = new SessionKeeper(link, clock, session, leaseMs, {
       held: () => this.#held(),
       health: () => this.#health(),
-      onDrain: () => void this.#leave(),
+      onDrain: () => void this.#drain(),
       onCancel: (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"),
       onLost: (attempts) => {
         for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "lost");
@@ -141,34 +141,34 @@ export class Worker {
         for (const { jobId, attempt } of attempts) this.#stopRun(jobId, attempt, "budget");
       },
       onRenewed: () => this.#trouble.works(),
-      onSilence: () => this.#stopAll("silence"),
-      onGone: () => this.#stopAll("lost"),
-      onError: (error, untold) => {
+      onUnreachable: () => this.#stopAll("unreachable"),
+      onSessionEnded: () => this.#stopAll("lost"),
+      onError: (error, failed) => {
         this.#trouble.failed("renewals", `cannot renew session ${session}`, error);
-        for (const held of untold) this.#runs.get(runName(held.jobId, held.attempt))?.notTold(held);
+        for (const held of failed) this.#runs.get(runName(held.jobId, held.attempt))?.renewalFailed(held);
       },
     });
   }
 
-  /** All attempts in hand, and log text up to what a renewal may carry: the lease must not depend on how much there is to
-   *  tell. Who had no room is told of by the next, and comes first. */
+  /** All held attempts, with the logs of some: the lease must not depend on the amount of log text. Logs that are deferred are
+   *  the first of the next renewal. */
   #held(): HeldAttempt[] {
     const runs = [...this.#runs.values()];
-    const waiting = runs.filter((run) => run.hasLog);
-    const first = waiting
-      .filter((run) => this.#unheard.has(run))
-      .concat(waiting.filter((run) => !this.#unheard.has(run)));
-    const having = new Set(first.slice(0, LOGS_PER_RENEWAL));
-    this.#unheard = new Set(first.slice(LOGS_PER_RENEWAL));
-    if (this.#unheard.size > 0) this.#keeper?.touch();
-    return runs.map((run) => run.held(having.has(run)));
+    const withLog = runs.filter((run) => run.hasLog);
+    const inOrder = withLog
+      .filter((run) => this.#deferredLogs.has(run))
+      .concat(withLog.filter((run) => !this.#deferredLogs.has(run)));
+    const sent = new Set(inOrder.slice(0, LOGS_PER_RENEWAL));
+    this.#deferredLogs = new Set(inOrder.slice(LOGS_PER_RENEWAL));
+    if (this.#deferredLogs.size > 0) this.#keeper?.touch();
+    return runs.map((run) => run.held(sent.has(run)));
   }
-  #unheard: ReadonlySet<AttemptRun> = new Set();
+  #deferredLogs: ReadonlySet<AttemptRun> = new Set();
 
   #listen(session: string): void {
     const { link } = this.#options;
     this.#uncancel();
-    const undrain = link.onDrain?.(session, () => void this.#leave());
+    const undrain = link.onDrain?.(session, () => void this.#drain());
     const uncancel = link.onCancel(session, (jobId, attempt) => this.#stopRun(jobId, attempt, "cancel"));
     this.#uncancel = () => {
       uncancel();
@@ -177,15 +177,16 @@ export class Worker {
   }
 
   #health(): WorkerHealth {
-    return this.#figures.told(this.#runs.size, this.#options.request.slots);
+    return this.#counts.snapshot(this.#runs.size, this.#options.request.slots);
   }
 
-  /** The session is over: what it held is lost, what comes next belongs to a new one. */
+  /** The session has ended: its attempts are lost, and further claims need a new session. */
   async #reopen(): Promise<void> {
+    const ended = this.#session;
     this.#stopAll("lost");
     await this.#keeper?.stop();
     await this.#open();
-    this.#options.log("warn", `the session was ended by the engine; working on as ${this.#session}`);
+    this.#options.log("warn", "session expired, opened a new one", { session: this.#session, expired: ended });
   }
 
   #start(job: ClaimedJob, session: string, startedAt: number): void {
@@ -218,21 +219,21 @@ export class Worker {
       this.#executing -= 1;
       this.#claims.slotFreed();
       const wasCancelled = run.stopCause === "cancel";
-      this.#figures.ended(outcome.kind, this.#options.clock.monotonic() - run.startedAt, wasCancelled);
+      this.#counts.ended(outcome.kind, this.#options.clock.monotonic() - run.startedAt, wasCancelled);
       this.#report(run, outcome);
     },
   };
 
-  /** A handler that ended because it was asked to did not fail by itself. */
+  /** A handler that failed because it was stopped is reported with the cause of the stop. */
   #judge(run: AttemptRun, outcome: ReportedOutcome): ReportedOutcome {
     if (outcome.kind === "completed") return outcome; // late or not, the work is done
     if (run.stopCause === "timeout") return timedOut(run);
     if (outcome.kind === "failed" && run.stopCause === "budget") return overspent();
     if (outcome.kind === "failed" && run.stopCause === "shutdown") return { kind: "interrupted" };
-    // We cut it short to be on the safe side. If it was ours all the time, as after an outage of the store, that is no
-    // fault of the job; if it was not, this report comes too late.
-    if (outcome.kind === "failed" && run.stopCause === "silence") return { kind: "interrupted" };
-    // Nobody may have noticed yet that we were gone; then this report is first, and says the same as the reaper would.
+    // Stopped as a precaution. If this session held the job all the time, as in an outage of the store, the failure must not
+    // count; if it did not, this report is stale.
+    if (outcome.kind === "failed" && run.stopCause === "unreachable") return { kind: "interrupted" };
+    // The engine may not have noticed the loss yet; then this report is the first, and equals what the reaper would report.
     const isOpen = outcome.kind === "failed" || outcome.kind === "waiting";
     if (isOpen && run.stopCause === "lost") return { kind: "lost" };
     return outcome;
@@ -250,20 +251,29 @@ export class Worker {
   #stop(run: AttemptRun, cause: StopCause): void {
     if (!run.mayStop(cause)) return;
     run.stop(cause);
-    // A handler that goes on all the same may still have its job: its own end counts, if it comes in time.
-    if (cause === "silence") return;
+    // The session may still hold the job. A handler that ignores the signal is not abandoned: its own outcome counts if the
+    // engine still accepts it.
+    if (cause === "unreachable") return;
     const { clock, stopGraceMs } = this.#options;
-    run.cancelAtEnd(clock.after(run.stopGraceMs ?? stopGraceMs, () => run.finish(givenUp(run, cause))));
+    run.cancelAtEnd(clock.after(run.stopGraceMs ?? stopGraceMs, () => run.finish(abandoned(run, cause))));
   }
 
   #report(run: AttemptRun, outcome: ReportedOutcome): void {
     const { id: jobId, attempt, token } = run.job;
     this.#reports += 1;
     const from = { kind: "worker", token, reportId: `r${this.#reports}` } as const;
-    this.#send(run, { jobId, attempt, from, outcome, usage: run.spent, progress: run.told, log: run.takeLog() });
+    this.#send(run, {
+      jobId,
+      attempt,
+      from,
+      outcome,
+      usage: run.spent,
+      progress: run.latestProgress,
+      log: run.takeLog(),
+    });
   }
 
-  /** Until it is answered the report is repeated: the same id gets the same answer. */
+  /** Repeated until it is answered: a repeated report id gets the same answer. */
   #send(run: AttemptRun, report: Report): void {
     this.#options.link.report(report, run.session).then(
       (answer) => this.#answered(run, report, answer),
@@ -275,12 +285,12 @@ export class Worker {
     const { id, attempt } = run.job;
     const { log } = this.#options;
     this.#trouble.works();
-    if (answer.status === "stale") log("warn", `${id}: attempt ${attempt} ended too late; its report changed nothing`);
+    if (answer.status === "stale") log("warn", "report ignored, lease already expired", { jobId: id, attempt });
     if (answer.status === "refused") {
-      log("error", `${id}: attempt ${attempt}: ${answer.message}`);
-      // Let go without a word it would be handed back and run for ever. So it is told in as few words as can be.
-      if (!isShort(report)) {
-        this.#send(run, inShort(report, answer.message));
+      log("error", "report refused", { jobId: id, attempt, error: answer.message });
+      // Without any report the job would be run again and again: it is reported as failed.
+      if (!isMinimal(report)) {
+        this.#send(run, refusedReport(report, answer.message));
         return;
       }
     }
@@ -289,65 +299,66 @@ export class Worker {
       executor?.answered?.(run);
       if (answer.status === "accepted" && isTerminal(answer.state)) executor?.jobEnded?.(id);
     }
-    this.#letGo(run);
+    this.#release(run);
   }
 
   async #unanswered(run: AttemptRun, report: Report, error: unknown): Promise<void> {
-    if (isClosed(error)) return this.#letGo(run);
+    if (isClosed(error)) return this.#release(run);
     const { clock } = this.#options;
     this.#trouble.failed("reports", `cannot report attempt ${report.attempt} of ${report.jobId}`, error);
     await sleep(clock, RETRY_MS);
     this.#send(run, report);
   }
 
-  #letGo(run: AttemptRun): void {
+  #release(run: AttemptRun): void {
     this.#runs.delete(run.name);
-    if (this.#runs.size === 0) for (const tell of this.#emptied.splice(0)) tell();
+    if (this.#runs.size === 0) for (const proceed of this.#idleWaiters.splice(0)) proceed();
   }
-  /** Wait until nothing is in hand. */
-  readonly #emptied: (() => void)[] = [];
+  /** Called when no attempt is held any more. */
+  readonly #idleWaiters: (() => void)[] = [];
 
-  /** Told to drain. However long that takes: a stop meanwhile has a grace time of its own. */
-  async #leave(): Promise<void> {
+  /** The engine drains this worker. There is no time limit; a stop meanwhile has its own grace time. */
+  async #drain(): Promise<void> {
     if (this.#isDraining || this.#stopping.signal.aborted) return;
     this.#isDraining = true;
-    this.#options.log("info", `session ${this.#session} is to take no more jobs; ${this.#runs.size} in hand`);
+    this.#options.log("info", "draining", { session: this.#session, attempts: this.#runs.size });
     this.#stopping.abort();
     this.#claims.slotFreed();
     await this.#loop;
-    await this.#handsEmpty(null);
-    this.#tellDrained();
+    await this.#untilIdle(null);
+    this.#resolveDrained();
   }
 
-  async #drain(graceMs: number): Promise<void> {
+  async #shutDown(graceMs: number): Promise<void> {
     const { link, stopGraceMs } = this.#options;
     this.#stopping.abort();
     this.#claims.slotFreed();
-    await this.#started.catch(() => {}); // told to who started it
+    await this.#started.catch(() => {}); // start() has thrown it
     await this.#loop;
-    if (!this.#isForced) await this.#handsEmpty(graceMs);
+    if (!this.#isForced) await this.#untilIdle(graceMs);
     this.#stopAll("shutdown");
     const graces = [...this.#runs.values()].map((run) => run.stopGraceMs ?? stopGraceMs);
-    if (!this.#isForced) await this.#handsEmpty(Math.max(stopGraceMs, ...graces) + RETRY_MS);
-    if (this.#isForced) await this.#handsEmpty(FORCED_MS + RETRY_MS); // what was killed is reported
+    if (!this.#isForced) await this.#untilIdle(Math.max(stopGraceMs, ...graces) + RETRY_MS);
+    if (this.#isForced) await this.#untilIdle(FORCED_MS + RETRY_MS); // until killed commands are reported
     this.#uncancel();
     await this.#keeper?.stop();
-    if (this.#session === "") return;
+    const session = this.#session;
+    if (session === "") return;
     const left = [...this.#runs.values()].filter((run) => !run.hasEnded);
     if (left.length > 0) {
-      // Its end would give them to others at once, beside what still runs.
-      this.#options.log("warn", `${left.length} attempts have not ended; session ${this.#session} ends with its lease`);
+      // Closing the session would give the jobs to other workers while these handlers are still running.
+      this.#options.log("warn", "attempts still running, session not closed", { session, attempts: left.length });
       return;
     }
-    await link.closeSession(this.#session).catch((error: unknown) => {
-      // The lease will end it: whoever closes down in an outage has nothing more to do.
+    await link.closeSession(session).catch((error: unknown) => {
+      // In an outage the session ends with its lease.
       if (!isOutage(error)) throw error;
-      this.#options.log("warn", `cannot end session ${this.#session}: ${String(error)}`);
+      this.#options.log("warn", "cannot close the session", { session, error: String(error) });
     });
   }
 
-  /** Null: however long it takes. */
-  async #handsEmpty(ms: number | null): Promise<void> {
+  /** Resolves when no attempt is held, or after `ms`; null: no time limit. */
+  async #untilIdle(ms: number | null): Promise<void> {
     if (this.#runs.size === 0) return;
     await new Promise<void>((resolve) => {
       const cancel = ms === null ? () => {} : this.#options.clock.after(ms, resolve);
@@ -355,8 +366,8 @@ export class Worker {
         cancel();
         resolve();
       };
-      this.#emptied.push(proceed);
-      if (!this.#isForced) this.#waiting.push(proceed);
+      this.#idleWaiters.push(proceed);
+      if (!this.#isForced) this.#graceWaiters.push(proceed);
     });
   }
 }

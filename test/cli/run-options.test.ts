@@ -96,7 +96,7 @@ describe("the command's surroundings", () => {
     expect((await perdureAt(place, ["run", "-q", "--cwd", "sub", "--", "pwd"])).stdout).toBe(`${place.cwd}/sub\n`);
     const missing = await perdureAt(place, ["run", "--cwd", "none", "--", "pwd"]);
     expect(missing.code).toBeGreaterThan(1);
-    expect(missing.stderr).toContain(`the working directory ${place.cwd}/none is not there`);
+    expect(missing.stderr).toContain(`the working directory ${place.cwd}/none does not exist`);
   });
 
   it.runIf(IS_FULL)("lose their scratch files at the end, but with --keep", async () => {

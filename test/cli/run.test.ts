@@ -45,10 +45,10 @@ describe("perdure run", () => {
   });
 
   it.each([
-    [["./no-such-program"], 127, "./no-such-program is not there"],
-    [["no-such-program"], 127, "no-such-program is not there"],
-    [["/etc/passwd"], 126, "/etc/passwd may not be run"],
-    [["."], 126, ". may not be run"],
+    [["./no-such-program"], 127, "./no-such-program does not exist"],
+    [["no-such-program"], 127, "no-such-program does not exist"],
+    [["/etc/passwd"], 126, "/etc/passwd is not executable"],
+    [["."], 126, ". is not executable"],
   ])("tries %j once, and exits with %i", async (argv, code, words) => {
     const { stderr, ...said } = await perdureAt(newPlace(), ["run", "--", ...argv]);
     expect(said).toEqual({ code, stdout: "" });

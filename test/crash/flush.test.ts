@@ -95,7 +95,7 @@ else {
       ({ skip }) => {
         if (!hasOwnCall) skip("SQLite flushes by the same call here, and would fail before");
         const { status, told, stderr } = runUnder("-e", "inject=fdatasync:error=EIO");
-        expect(stderr).toMatch(/its files could not be written to the disk \(.*EIO/);
+        expect(stderr).toMatch(/output files could not be written to disk \(.*EIO/);
         expect([status, JSON.parse(told.slice(told.indexOf("{")))]).toMatchObject([
           1,
           { state: "failed", outputs: [] },

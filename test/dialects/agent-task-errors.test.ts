@@ -14,8 +14,8 @@ const POLICY = resolvePolicy({ preset: "agent", maxAttempts: 3 });
 function ended(stderr: string, exitCode = 1): FailureOutcome {
   const capture = new Capture("never opened", 65_536);
   capture.write(Buffer.from(stderr));
-  const [line, tail] = [capture.tellingLine(), capture.lastLines()];
-  const end = { exitCode, signal: null, exceeded: null, isOutOfMemory: false, wasAsked: false, left: 0 };
+  const [line, tail] = [capture.summary(), capture.lastLines()];
+  const end = { exitCode, signal: null, exceeded: null, isOutOfMemory: false, wasStopped: false, left: 0 };
   return endOf({ kind: "ended", ...end }, { kind: "none" }, line, tail) as FailureOutcome;
 }
 

@@ -94,8 +94,8 @@ describe("an agent as a command", () => {
     const job = await submit(perdure, entryOf("t", { command, retry: { maxAttempts: 3, backoffSeconds: 1 } }));
     await expect(job.result({ timeout: "20s" })).rejects.toMatchObject({ code: "job_failed", reason: "rejected" });
     const message =
-      "exit code 0, but its result.json cannot be used: it has 800034 bytes, and at most 786432 are read; write a short " +
-      "result.json as a plain file, and leave large output in artifacts/";
+      "exit code 0, but its result.json cannot be used: it has 800034 bytes, over the limit of 786432; write " +
+      "result.json as a small plain file, and large output to artifacts/";
     expect((await viewOf(perdure, job.id)).status).toMatchObject({
       ...{ phase: "Failed", attempts: 1, lastFailureReason: message },
       history: [{ exitCode: 0, reason: `logical: ${message}` }],

@@ -500,11 +500,11 @@ spec:
         },
         {
           ...{ type: "Warning", reason: "RetryExhausted", timestamp: "2026-02-09T19:23:26Z", count: 1 },
-          message: "all 2 runs are used; attempt 2 failed: out of memory: the system killed it",
+          message: "all 2 runs are used; attempt 2 failed: out of memory: killed by the system",
         },
         {
           ...{ type: "Warning", reason: "Failed", timestamp: "2026-02-09T19:23:26Z", count: 1 },
-          message: "attempt 2 failed: out of memory: the system killed it",
+          message: "attempt 2 failed: out of memory: killed by the system",
         },
       ]);
     });

@@ -149,7 +149,7 @@ describe("a command of fluster", () => {
     expect(status).toMatchObject({ state: "SUCCEEDED", failure_count: 2, preemption_count: 0, current_attempt_id: 2 });
     const killed = { state: "FAILED", exit_code: 137, is_worker_failure: false };
     expect(status.attempts).toMatchObject([killed, killed, { state: "SUCCEEDED", exit_code: 0 }]);
-    expect(status.attempts[0]?.error).toMatch(/^out of memory: it used \d{8,9} bytes, more than its limit/);
+    expect(status.attempts[0]?.error).toMatch(/^out of memory: used \d{8,9} bytes, over its limit/);
 
     const final = await run(hog, { resources, retry: { max_retries_failure: 5, no_retry_on_exit_codes: [137] } });
     expect(final.status).toMatchObject({ state: "FAILED", exit_code: 137, failure_count: 1, attempts: [killed] });

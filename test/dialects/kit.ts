@@ -397,7 +397,7 @@ function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, stderr: string): 
       signal: null,
       exceeded: null,
       isOutOfMemory: false,
-      wasAsked: false,
+      wasStopped: false,
     } as const),
     left: 0,
     ...end,

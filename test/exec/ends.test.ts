@@ -95,13 +95,13 @@ describe("what cannot be started", () => {
     }
   });
 
-  it("is permanent: a script whose interpreter is not there", async () => {
+  it("is permanent: a script whose interpreter does not exist", async () => {
     const bench = await sharedBench();
     const script = join(bench.dir, "script");
     writeFileSync(script, "#!/no/such/interpreter\n", { mode: 0o755 });
     const { job, last } = await bench.run({ argv: [script] });
     expect(job.reason).toBe("invalid");
-    expect(last.failure?.message).toBe(`cannot start: the interpreter of ${script} is not there (ENOENT)`);
+    expect(last.failure?.message).toBe(`cannot start: the interpreter of ${script} does not exist (ENOENT)`);
   });
 
   it("is permanent: arguments and environment that are longer than the system takes", async () => {

@@ -67,5 +67,5 @@ it(`${TREES} hostile trees leave nobody alive`, { timeout: 120_000 }, async () =
   await Promise.all(Array.from({ length: 10 }, lane));
   expect(late).toEqual([]);
   expect(seen).toBeGreaterThan(0);
-  expect(bench.logged.filter((line) => line.includes("could not be ended"))).toEqual([]);
+  expect(bench.logged.filter((line) => line.includes("could not be killed"))).toEqual([]);
 });

@@ -1,9 +1,9 @@
 /** Commands in a pid namespace of their own, where the machine lets us have one. */
 import { describe, expect, it } from "vitest";
-import { whyNoNamespace } from "../../src/worker/exec/pid-namespace.ts";
+import { namespaceProblem } from "../../src/worker/exec/pid-namespace.ts";
 import { allDead, exists, needle, openBench } from "./kit.ts";
 
-const why = await whyNoNamespace();
+const why = await namespaceProblem();
 const bench = () => openBench({ work: { isolate: true } });
 
 describe.skipIf(why !== null)("a command in a pid namespace", () => {
@@ -51,5 +51,5 @@ describe.skipIf(why !== null)("a command in a pid namespace", () => {
 it("where there is none, commands run all the same", async () => {
   const { sh, logged } = await bench();
   expect((await sh("echo hi")).stdout).toBe("hi\n");
-  expect(logged.some((line) => line.includes("no pid namespaces here"))).toBe(why !== null);
+  expect(logged.some((line) => line.includes("pid namespaces unavailable"))).toBe(why !== null);
 });

@@ -15,7 +15,7 @@ describe("memory", () => {
     const input = { argv: hog(200, "sleep 1000"), limits: { memory: 100 * MB }, env: { MARK: mark } };
     const { last } = await bench.run(input);
     expect(last.failure).toMatchObject({ kind: "oom", code: "limit_memory", exitCode: 137, signal: "SIGKILL" });
-    expect(last.failure?.message).toMatch(/^out of memory: it used \d{9} bytes, more than its limit/);
+    expect(last.failure?.message).toMatch(/^out of memory: used \d{9} bytes, over its limit/);
     expect(alive(mark)).toEqual([]);
   });
 
@@ -53,7 +53,7 @@ describe("processes", () => {
       input,
     );
     expect(last.failure).toMatchObject({ kind: "signal", code: "limit_processes", exitCode: 137 });
-    expect(last.failure?.message).toMatch(/it had 1\d processes, more than its limit/);
+    expect(last.failure?.message).toMatch(/too many processes: 1\d, over its limit/);
     expect(alive(mark)).toEqual([]);
   });
 
@@ -97,7 +97,7 @@ describe("files", () => {
     expect(stdout).toBe("");
   });
 
-  it("limits do not change what is said of a program that is not there", async () => {
+  it("limits do not change the message for a program that does not exist", async () => {
     const bench = await sharedBench();
     const { last } = await bench.run({ argv: ["no-such-program"], limits: { openFiles: 64 } });
     expect(last.failure).toMatchObject({ class: "invalid", code: "ENOENT" });

@@ -54,7 +54,7 @@ describe("a verdict", () => {
   });
 
   it.each([
-    ["huge", 'truncate -s 100G "$PERDURE_RESULT_FILE"', "it has 107374182400 bytes, and at most 786432 are read"],
+    ["huge", 'truncate -s 100G "$PERDURE_RESULT_FILE"', "it has 107374182400 bytes, over the limit of 786432"],
     ["a link", `echo '{"status":"completed"}' > x; ln -s x "$PERDURE_RESULT_FILE"`, "it is a link"],
     ["a pipe", 'mkfifo "$PERDURE_RESULT_FILE"', "it is not a file"],
     ["a folder", 'mkdir "$PERDURE_RESULT_FILE"', "it is not a file"],
@@ -179,10 +179,10 @@ describe("usage", () => {
       return last.log ?? "";
     };
     for (const text of ['{"tokens_in":-5}', '{"tokens_in":"many"}', "["]) {
-      expect(await logWith(text)).toContain("not all of its usage.json is counted: ");
+      expect(await logWith(text)).toContain("not all usage in usage.json is counted: ");
     }
     const { last } = await bench.sh(says('{"status":"completed","usage":{"cost_usd":"3"}}'));
-    expect(last.log).toContain("not all of the usage in its result.json is counted: cost_usd: got");
+    expect(last.log).toContain("not all usage in result.json is counted: cost_usd: got");
     for (const text of ['{"tokens_in":1.5}', '{"cost_usd":1e308}']) expect(await logWith(text)).toBe("");
     expect(bench.logged.filter((line) => line.startsWith("error"))).toEqual([]);
   });

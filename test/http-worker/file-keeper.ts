@@ -31,7 +31,7 @@ export function keeper() {
   return { kept, staged, put };
 }
 
-export async function placed(answer: Parameters<typeof openLink>[0]) {
+export async function startAttempt(answer: Parameters<typeof openLink>[0]) {
   const bench: LinkBench = await openLink(answer);
   const said: string[] = [];
   const attempt = { job: job(1), session: bench.session, signal: never(), log: (line: string) => void said.push(line) };

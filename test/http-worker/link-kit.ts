@@ -1,6 +1,7 @@
 /** A link on a server that a test plays itself. */
 import { onTestFinished } from "vitest";
 import type { ClaimedJob, Report } from "../../src/core/worker-protocol.ts";
+import { withFields } from "../../src/lib/log.ts";
 import { type HttpLink, type HttpLinkOptions, httpLink } from "../../src/worker/http-link/http-link.ts";
 import { type Answer, type Asked, type FakeServer, fakeServer, type QuickClock, quickClock } from "./fake-server.ts";
 
@@ -24,7 +25,7 @@ export function newLink(url: string, options: Partial<HttpLinkOptions> = {}) {
   const logged: string[] = [];
   const link = httpLink({
     ...{ url, token: () => "secret", namespace: null, clock, random: () => 0.5 },
-    log: (level, message) => void logged.push(`${level}: ${message}`),
+    log: (level, message, fields) => void logged.push(`${level}: ${withFields(message, fields)}`),
     ...options,
   });
   onTestFinished(() => link.close());

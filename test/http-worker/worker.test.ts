@@ -78,7 +78,7 @@ describe("a worker of a server", () => {
     const id = await bench.submit("slow");
     await started.passed;
     await bench.server.call("POST", `/v1/workers/${worker.session}/drain`);
-    await until("it knows", () => bench.logged.some((line) => line.includes("is to take no more jobs")));
+    await until("it knows", () => bench.logged.some((line) => line.includes("draining")));
     const second = await bench.submit("slow");
     end.open();
     await worker.drained;

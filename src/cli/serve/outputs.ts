@@ -8,7 +8,7 @@ import type { AttemptPlaces, Blobs } from "../../store/blobs.ts";
 import { directoryBlobs } from "../../store/directory-blobs.ts";
 import { isPostgres, makeFolderDurablySync, writeDurably } from "../../store/open.ts";
 import type { Store } from "../../store/store.ts";
-import type { AttemptDirectories as WorkPlaces } from "../../worker/exec/exec-executor.ts";
+import type { AttemptDirectories } from "../../worker/exec/exec-executor.ts";
 import type { Config } from "../config/config.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { NOTE_BYTES, readBounded, readNote } from "../input/read-file.ts";
@@ -81,7 +81,7 @@ export function readableOutputs(target: StoreTarget, given: string | undefined, 
 /** For `perdure run`, whose attempts write here. */
 export function workingOutputs(target: StoreTarget, config: Config, cwd: string) {
   const given = config.text("server.outputs");
-  return async (store: Store): Promise<Blobs & WorkPlaces> => {
+  return async (store: Store): Promise<Blobs & AttemptDirectories> => {
     if (store.blobs === undefined) return directoryOf(target, given, cwd);
     const kept = await outputsOf(given, cwd, target.url)(store);
     if (given !== undefined && given !== "database") return directoryBlobs(resolve(cwd, given));
@@ -89,7 +89,7 @@ export function workingOutputs(target: StoreTarget, config: Config, cwd: string)
   };
 }
 
-function both(local: Blobs & AttemptPlaces, kept: Blobs, maxBytes: number): Blobs & WorkPlaces {
+function both(local: Blobs & AttemptPlaces, kept: Blobs, maxBytes: number): Blobs & AttemptDirectories {
   return copiedOutputs({ local, kept, clock: systemClock, maxBytes });
 }
 

@@ -67,7 +67,7 @@ const WORDS: ReadonlyMap<string, OutcomeWord> = new Map<string, OutcomeWord>([
   ["lost", alone("lost", lost)],
   [
     "oom",
-    alone("oom", failedBy({ kind: "oom", message: "out of memory: the system killed it", ...killed("SIGKILL", 9) })),
+    alone("oom", failedBy({ kind: "oom", message: "out of memory: killed by the system", ...killed("SIGKILL", 9) })),
   ],
   ["signal", { allowed: "signal:NAME, as in signal:SIGSEGV", make: signalled }],
   ["logical", { allowed: "logical, or logical:REASON", make: (reason) => logical(reason) }],

@@ -16,7 +16,7 @@ async function captured(chunks: readonly Buffer[], cap: number) {
   await capture.open();
   // One buffer for all, as a stream may reuse its own: what is kept must be a copy, or be written at once.
   for (const chunk of chunks) capture.write(Buffer.from(chunk));
-  const lastLine = capture.tellingLine();
+  const lastLine = capture.summary();
   const end = await capture.close();
   return { ...end, lastLine, file: readFileSync(path), path, trouble: capture.trouble };
 }

@@ -1,12 +1,9 @@
-/** Reads and keeps what a command writes: the beginning and the end within a cap, and the number of bytes dropped
- *  between them. The pipe is always drained and memory does not grow beyond the cap. */
+/** Captures the output of a command: its beginning and its end within a cap, and the exact number of bytes dropped between
+ *  them. The pipe is always drained, and memory does not grow beyond the cap. */
 import { type FileHandle, open } from "node:fs/promises";
 import type { Readable } from "node:stream";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import { stderrSummary } from "./stderr-summary.ts";
-
-// Keeps what a command writes: the beginning and the end, within a cap, and the exact number of bytes between them
-// that were dropped. Whatever comes, the pipe is drained and memory does not grow beyond the cap.
 
 export interface CapturedBytes {
   readonly bytes: number;
@@ -14,7 +11,7 @@ export interface CapturedBytes {
 }
 
 const TAIL_BYTES = 4_096;
-/** Of the lines that are kept with a failure. */
+/** Limit of the lines that are stored with a failure. */
 const LINES_BYTES = 2_048;
 
 export class Capture {
@@ -23,11 +20,11 @@ export class Capture {
   readonly #tailCap: number;
   #file: FileHandle | null = null;
   #writing: Promise<void> = Promise.resolve();
-  /** Why the file is not whole: a full disk fails no command. */
+  /** The error that made the file incomplete. A full disk does not fail the command. */
   #trouble: unknown = null;
   #bytes = 0;
   #head = 0;
-  /** The last bytes, as a ring that grows up to its cap. */
+  /** The last bytes, in a ring buffer that grows up to its cap. */
   #ring = Buffer.alloc(0);
   #ringAt = 0;
   #ringLength = 0;
@@ -38,20 +35,20 @@ export class Capture {
     this.#tailCap = cap - this.#headCap;
   }
 
-  /** The file is there from the beginning: who follows it may open it at once. */
+  /** Creates the file before the command starts, so that followers can open it at once. */
   async open(): Promise<void> {
     this.#file = await open(this.#path, "wx", 0o600);
   }
 
   write(chunk: Buffer): void {
     this.#bytes += chunk.length;
-    const room = this.#headCap - this.#head;
-    if (room > 0) {
-      const part = chunk.subarray(0, room);
+    const headLeft = this.#headCap - this.#head;
+    if (headLeft > 0) {
+      const part = chunk.subarray(0, headLeft);
       this.#head += part.length;
       this.#append(part);
     }
-    if (chunk.length > room) this.#remember(chunk.subarray(Math.max(0, room)));
+    if (chunk.length > headLeft) this.#addToRing(chunk.subarray(Math.max(0, headLeft)));
   }
 
   async close(): Promise<CapturedBytes> {
@@ -68,12 +65,12 @@ export class Capture {
     return this.#trouble === null ? null : String((this.#trouble as Error).message);
   }
 
-  /** The line that tells most of what happened, as far as it lies within the last few kilobytes. */
-  tellingLine(): string {
+  /** The line that explains the failure best, from the last few kilobytes. */
+  summary(): string {
     return stderrSummary(this.#last(TAIL_BYTES).toString("utf8"));
   }
 
-  /** The last lines, whole ones unless one alone is longer than all that is kept of them. */
+  /** The last lines. They are whole, unless a single line exceeds the limit. */
   lastLines(): string {
     const text = this.#last(LINES_BYTES).toString("utf8");
     const cut = this.#bytes > LINES_BYTES ? text.indexOf("\n") + 1 : 0;
@@ -81,7 +78,7 @@ export class Capture {
   }
 
   #recent = Buffer.alloc(0);
-  /** The last bytes written, whether they lie in the head or in the ring. */
+  /** The last bytes written, from the ring and, if it has fewer, from the head. */
   #last(count: number): Buffer {
     return this.#ringLength >= count ? this.#tail(count) : Buffer.concat([this.#recent, this.#tail(this.#ringLength)]);
   }
@@ -100,10 +97,10 @@ export class Capture {
     });
   }
 
-  #remember(bytes: Buffer): void {
+  #addToRing(bytes: Buffer): void {
     const part = bytes.subarray(-this.#tailCap);
-    const wanted = Math.min(this.#tailCap, this.#ringLength + part.length);
-    if (wanted > this.#ring.length) this.#grow(wanted);
+    const needed = Math.min(this.#tailCap, this.#ringLength + part.length);
+    if (needed > this.#ring.length) this.#grow(needed);
     const first = Math.min(part.length, this.#ring.length - this.#ringAt);
     part.copy(this.#ring, this.#ringAt, 0, first);
     part.copy(this.#ring, 0, first);
@@ -111,8 +108,8 @@ export class Capture {
     this.#ringLength = Math.min(this.#ring.length, this.#ringLength + part.length);
   }
 
-  #grow(wanted: number): void {
-    const next = Buffer.alloc(Math.min(this.#tailCap, Math.max(wanted, 2 * this.#ring.length, 4_096)));
+  #grow(needed: number): void {
+    const next = Buffer.alloc(Math.min(this.#tailCap, Math.max(needed, 2 * this.#ring.length, 4_096)));
     this.#tail(this.#ringLength).copy(next);
     this.#ringAt = this.#ringLength % next.length;
     this.#ring = next;
@@ -126,27 +123,26 @@ export class Capture {
   }
 }
 
-// Takes in what a command writes: into its capture always, and to whoever looks on, for whom it may wait.
-
-interface ListenerParts {
+interface OutputReaderParts {
   readonly stdout: Capture;
   readonly stderr: Capture;
-  /** A promise holds the command up until it resolves. */
+  /** If it returns a promise, reading pauses until that resolves, and so may the command. */
   readonly onOutput: (stream: "stdout" | "stderr", bytes: Buffer) => Promise<void> | undefined;
 }
 
-/** A pipe that is open, and silent, when nobody of the tree is left is held by somebody else. */
+/** After the last process of the command has ended, a pipe that stays open and silent for this long is held by a foreign process. */
 const SILENCE_MS = 2_000;
-/** And one that is not silent by then too. */
+/** The same for a pipe that is not silent. */
 const DRAIN_MS = 5_000;
 
-export class Listener {
+/** Reads one output stream of a command into its capture, and passes it on to `onOutput`. */
+export class OutputReader {
   readonly #stream: Readable;
   readonly #ended: Promise<void>;
   #isOver = false;
   #bytes = 0;
 
-  constructor(stream: Readable, name: "stdout" | "stderr", parts: ListenerParts) {
+  constructor(stream: Readable, name: "stdout" | "stderr", parts: OutputReaderParts) {
     this.#stream = stream;
     stream.on("data", (bytes: Buffer) => {
       this.#bytes += bytes.length;
@@ -161,7 +157,7 @@ export class Listener {
     });
   }
 
-  /** The command is over: the rest is taken in, and nobody is waited for any more. */
+  /** The command has ended: reads what is left, without waiting for `onOutput`. */
   async drain(clock: Clock): Promise<void> {
     this.#isOver = true;
     this.#stream.resume();

@@ -1,4 +1,4 @@
-/** One command from its start to the end of the last process that came of it. */
+/** Runs one command, from its start to the end of the last process that it has started. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync } from "node:fs";
 import { type FileHandle, readFile } from "node:fs/promises";
@@ -6,8 +6,8 @@ import type { Readable } from "node:stream";
 import { type Failure, failure } from "../../core/decision/failure.ts";
 import type { CheckedExec } from "../../core/input/exec-input.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { type Capture, Listener } from "./capture.ts";
-import { inheritedFiles, nothingFile, outputPipes } from "./descriptors.ts";
+import { type Capture, OutputReader } from "./capture.ts";
+import { devNull, inheritedFiles, outputPipes } from "./descriptors.ts";
 import { inNamespace, signalIn } from "./pid-namespace.ts";
 import { MARK } from "./processes.mjs";
 import { startFailure } from "./program.ts";
@@ -15,28 +15,28 @@ import type { RunUser } from "./run-user.ts";
 import type { ExceededLimit, SupervisorClient } from "./supervisor-client.ts";
 
 export interface ExecCommandParts {
-  readonly guard: SupervisorClient;
+  readonly supervisor: SupervisorClient;
   readonly clock: Clock;
   readonly input: CheckedExec;
   readonly cwd: string;
-  /** The attempt's own. */
+  /** The directory of the attempt. */
   readonly dir: string;
   readonly env: Readonly<Record<string, string>>;
-  /** In a pid namespace of its own. */
+  /** Run in its own pid namespace. */
   readonly isIsolated: boolean;
-  /** Null: the worker's own. */
+  /** Null: the worker's own user. */
   readonly user: RunUser | null;
-  /** The last thing before it is started: what was made for it becomes its own. */
+  /** Called last before the start: changes the owner of the files to `user`. */
   readonly handOver: () => Promise<void>;
-  /** Of the command that this worker itself is a part of. */
+  /** The mark of the command that this worker itself runs in, if any. */
   readonly outerMark: string | null;
-  /** Becomes its standard input, and is closed here; null: what `input` says. */
+  /** The standard input; closed here. Null: as `input` specifies. */
   readonly stdin: FileHandle | null;
   readonly stdout: Capture;
   readonly stderr: Capture;
-  /** Sees what is written, as it is. A promise holds the command up until it resolves. */
+  /** Called with raw output. If it returns a promise, reading pauses until that resolves. */
   readonly onOutput: (stream: "stdout" | "stderr", bytes: Buffer) => Promise<void> | undefined;
-  /** Aborted: it is ended. */
+  /** Aborting it ends the command. */
   readonly signal: AbortSignal;
 }
 
@@ -46,17 +46,17 @@ export type CommandEnd =
       readonly kind: "ended";
       readonly exitCode: number | null;
       readonly signal: NodeJS.Signals | null;
-      /** The limit it was killed for. */
+      /** The limit that it was killed for. */
       readonly exceeded: ExceededLimit | null;
-      /** The kernel ran out of memory while it ran, and somebody killed it. */
+      /** It was killed, and the kernel ran out of memory during its run. */
       readonly isOutOfMemory: boolean;
-      /** We had asked it to stop before it ended. */
-      readonly wasAsked: boolean;
-      /** Processes that could not be ended. */
+      /** The worker had requested its end. */
+      readonly wasStopped: boolean;
+      /** Number of processes that could not be killed. */
       readonly left: number;
     };
 
-/** What a command leaves behind when it ends by itself gets so long to end too. */
+/** Grace time for processes that are still running when the command has ended by itself. */
 const LEFTOVER_GRACE_MS = 500;
 
 export async function runCommand(parts: ExecCommandParts): Promise<CommandEnd> {
@@ -68,12 +68,12 @@ export async function runCommand(parts: ExecCommandParts): Promise<CommandEnd> {
 }
 
 async function runWith(parts: ExecCommandParts): Promise<CommandEnd> {
-  const { guard, clock, input, signal } = parts;
+  const { supervisor, clock, input, signal } = parts;
   const killsBefore = await oomKills();
   if (signal.aborted) return ABORTED;
   const pipes = await outputPipes(parts.dir, parts.user);
-  guard.ready();
-  const { n, mark } = guard.next();
+  supervisor.ensureStarted();
+  const { n, mark } = supervisor.next();
   try {
     await parts.handOver();
   } catch (error) {
@@ -87,34 +87,34 @@ async function runWith(parts: ExecCommandParts): Promise<CommandEnd> {
   if ("failure" in running) return running;
   const { child, stdout, stderr } = running;
   let exceeded: ExceededLimit | null = null;
-  guard.watch(n, child.pid as number, input.limits, (limit) => {
+  supervisor.watch(n, child.pid as number, input.limits, (limit) => {
     exceeded = limit;
   });
   const exited = new Promise<[number | null, NodeJS.Signals | null]>((resolve) => {
     child.once("exit", (code, by) => resolve([code, by]));
   });
-  const outputs = [new Listener(stdout, "stdout", parts), new Listener(stderr, "stderr", parts)];
+  const outputs = [new OutputReader(stdout, "stdout", parts), new OutputReader(stderr, "stderr", parts)];
   let ending: Promise<number> | null = null;
   const end = () => {
-    ending ??= guard.end(n, input.graceMs);
+    ending ??= supervisor.end(n, input.graceMs);
   };
   signal.addEventListener("abort", end);
   if (signal.aborted) end();
   const [exitCode, signalled] = await exited;
   const by = signalled ?? (parts.isIsolated ? signalIn(exitCode) : null);
   signal.removeEventListener("abort", end);
-  const wasAsked = ending !== null;
-  const left = await (ending ?? guard.end(n, LEFTOVER_GRACE_MS));
+  const wasStopped = ending !== null;
+  const left = await (ending ?? supervisor.end(n, LEFTOVER_GRACE_MS));
   await Promise.all(outputs.map((output) => output.drain(clock)));
-  const isOutOfMemory = by === "SIGKILL" && !wasAsked && (await oomKills()) > killsBefore;
-  return { kind: "ended", exitCode, signal: by, exceeded, isOutOfMemory, wasAsked, left };
+  const isOutOfMemory = by === "SIGKILL" && !wasStopped && (await oomKills()) > killsBefore;
+  return { kind: "ended", exitCode, signal: by, exceeded, isOutOfMemory, wasStopped, left };
 }
 
 type NeverStarted = Extract<CommandEnd, { kind: "never started" }>;
 
 const ABORTED: NeverStarted = {
   kind: "never started",
-  failure: failure({ kind: "error", name: "AbortError", message: "it was asked to stop before it began" }),
+  failure: failure({ kind: "error", name: "AbortError", message: "stopped before it was started" }),
 };
 
 interface Running {
@@ -123,7 +123,7 @@ interface Running {
   readonly stderr: Readable;
 }
 
-/** The program in a session of its own, so that all of it can be found. */
+/** Starts the program in its own session, by which its processes are found. */
 async function start(
   { input, cwd, dir, env, outerMark, isIsolated, user, stdin }: ExecCommandParts,
   mark: string,
@@ -138,19 +138,19 @@ async function start(
   ];
   for (const fd of inheritedFiles()) {
     while (stdio.length < fd) stdio.push("ignore");
-    stdio[fd] = nothingFile();
+    stdio[fd] = devNull();
   }
   try {
     const child = spawn(program, args, {
-      // A directory that the job names is entered as its user: as root we would get into any.
+      // With another user, a directory named by the job is entered by that user: root could enter any.
       cwd: user === null ? cwd : dir,
-      ...(user === null || isIsolated ? {} : { uid: user.uid, gid: user.gid }), // other groups are given up with it
+      ...(user === null || isIsolated ? {} : { uid: user.uid, gid: user.gid }), // drops supplementary groups too
       env: { ...env, [MARK]: outerMark === null ? mark : `${outerMark},${mark}` },
       detached: true,
       stdio,
     });
-    child.on("error", () => {}); // told by `started`, or a signal that could not be sent
-    child.stdin?.on("error", () => {}); // it need not read what it is given
+    child.on("error", () => {}); // reported by `started`, or a signal that could not be sent
+    child.stdin?.on("error", () => {}); // a command need not read its input
     child.stdin?.end(input.stdin ?? "");
     await started(child);
     const [stdout, stderr] = pipes ?? [];
@@ -162,7 +162,7 @@ async function start(
   } catch (error) {
     for (const pipe of pipes ?? []) pipe.read.destroy();
     const { code = "EIO" } = error as NodeJS.ErrnoException;
-    // That the program itself is there was seen before.
+    // The program itself exists: that was checked before.
     const what = code === "ENOENT" ? `the interpreter of ${input.argv[0]}` : input.argv[0];
     return { kind: "never started", failure: startFailure(code, what) };
   } finally {
@@ -170,7 +170,7 @@ async function start(
   }
 }
 
-/** Only a shell can set these; the values are its arguments and no text of it. Files are counted in blocks of 512. */
+/** Only a shell can set these limits. The values are passed as arguments, not as shell text. `ulimit -f` counts blocks of 512. */
 function limited({ argv, limits: { fileSize, openFiles }, umask }: CheckedExec): [string, ...string[]] {
   if (fileSize === undefined && openFiles === undefined && umask === null) return [...argv];
   const script =
@@ -193,7 +193,7 @@ function started(child: ChildProcess): Promise<void> {
   });
 }
 
-/** How often the kernel has killed for want of memory; 0 where it does not say. */
+/** The kernel's count of out-of-memory kills; 0 if it is not available. */
 async function oomKills(): Promise<number> {
   const text = await readFile("/proc/vmstat", "latin1").catch(() => "");
   return Number(/^oom_kill (\d+)$/m.exec(text)?.[1] ?? 0);

@@ -1,5 +1,5 @@
-/** File descriptors of a command: named pipes for its output, which scripts can open as /dev/stderr, and files that
- *  this process inherited and that no command may get. */
+/** File descriptors of a command: named pipes for its output, which scripts can open as /dev/stderr, and the inherited files of
+ *  this process, which must not be passed on. */
 
 import { execFile } from "node:child_process";
 import { closeSync, constants, lchownSync, openSync, readdirSync, readFileSync, rmSync } from "node:fs";
@@ -7,26 +7,24 @@ import { Socket } from "node:net";
 import { join } from "node:path";
 import type { RunUser } from "./run-user.ts";
 
-// Files that this process was given by whoever started it, and that every child would get from it. Node's own are not
-// among them: they are closed when another program starts.
-
 const CLOEXEC = 0o2000000;
 let cached: readonly number[] | null = null;
-let nothing: number | null = null;
+let nullFile: number | null = null;
 
-/** Places in a child's table of files that must be filled with something harmless. */
+/** Descriptors that this process inherited and every child would inherit too; to be replaced by /dev/null. Those that Node
+ *  opens are not among them: they are closed on exec. */
 export function inheritedFiles(): readonly number[] {
-  cached ??= look();
+  cached ??= findInherited();
   return cached;
 }
 
-/** /dev/null. */
-export function nothingFile(): number {
-  nothing ??= openSync("/dev/null", "r+");
-  return nothing;
+/** A descriptor of /dev/null. */
+export function devNull(): number {
+  nullFile ??= openSync("/dev/null", "r+");
+  return nullFile;
 }
 
-function look(): number[] {
+function findInherited(): number[] {
   const found: number[] = [];
   try {
     for (const name of readdirSync("/proc/self/fdinfo")) {
@@ -35,26 +33,24 @@ function look(): number[] {
         const flags = /^flags:\s*([0-7]+)$/m.exec(readFileSync(`/proc/self/fdinfo/${name}`, "latin1"))?.[1];
         if (flags !== undefined && (Number.parseInt(flags, 8) & CLOEXEC) === 0) found.push(Number(name));
       } catch {
-        // the one that was opened to read the list
+        // the descriptor of the directory listing itself, closed since
       }
     }
   } catch {
-    // no /proc here
+    // no /proc
   }
   return found;
 }
 
-// Pipes for the output of a command. What Node gives a child is a pair of sockets, and those cannot be opened by
-// name: a script that writes to /dev/stderr would fail. So they are made as named pipes, whose names are gone before
-// it starts.
-
 interface OutputPipe {
-  /** For the child; to be closed here once it has it. */
+  /** The end for the child; to be closed here after the start. */
   readonly write: number;
   readonly read: Socket;
 }
 
-/** Null where they cannot be made. */
+/** Pipes for stdout and stderr. Node would use sockets, which cannot be opened by name, so that a script that writes to
+ *  /dev/stderr would fail. These are named pipes, whose names are removed before the command starts. Null if they cannot be
+ *  created. */
 export async function outputPipes(
   dir: string,
   user: Pick<RunUser, "uid" | "gid"> | null = null,
@@ -74,7 +70,7 @@ export async function outputPipes(
   }
 }
 
-/** First the end to read from: without a reader the other could not be opened. */
+/** Opens the read end first: the write end cannot be opened without a reader. */
 function openPipe(path: string): OutputPipe {
   const fd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK | constants.O_NOFOLLOW);
   let write: number;

@@ -9,6 +9,7 @@ import { isVerdict } from "../../core/input/verdict.ts";
 import type { OutputChunk } from "../../core/task/work-options.ts";
 import { type ClaimedJob, NO_INPUT } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
+import type { FieldLog } from "../../lib/log.ts";
 import { isOver } from "../../lib/text.ts";
 import type { AttemptRun } from "../attempt-run.ts";
 import type { ExecutionResult, Executor } from "../executor.ts";
@@ -16,36 +17,30 @@ import { Capture, type CapturedBytes } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
 import { environmentOf, filled, portVariables, userVariables } from "./environment.ts";
 import { endOf } from "./outcome.ts";
-import { whyNoNamespace } from "./pid-namespace.ts";
+import { namespaceProblem } from "./pid-namespace.ts";
 import { Ports } from "./ports.ts";
 import { MARK } from "./processes.mjs";
-import { whyNot, whyNotAs } from "./program.ts";
+import { checkProgram, checkUserAccess } from "./program.ts";
 import { readUsage, readVerdict, usageTrouble } from "./result-files.ts";
-import { giveDirectory, giveEarlier, type RunUser } from "./run-user.ts";
+import { chownDirectory, chownPrevious, type RunUser } from "./run-user.ts";
 import { SupervisorClient } from "./supervisor-client.ts";
-
-// The files that a job brings along, put where its command finds them: `inputs/` in the attempt's own directory. Each
-// attempt gets them anew, whatever the one before did to its own. Names and contents were checked by
-// `checkExecInput`.
 
 const INPUTS = "inputs";
 
-/** All are there, for the owner alone, when the promise resolves. A job without files gets no directory. */
+/** Writes the input files of a job to `inputs/` in the attempt's directory, readable by the owner only. Each attempt gets fresh
+ *  copies. Names and contents were checked by `checkExecInput`. A job without files gets no directory. */
 async function writeInputFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
   const entries = Object.entries(files);
   if (entries.length === 0) return;
   const inputs = join(dir, INPUTS);
   await mkdir(inputs, { mode: 0o700 });
   for (const [name, content] of entries) {
-    // wx: two names that this file system takes for one must not overwrite each other.
+    // wx: two names that are the same to this file system must not overwrite each other.
     await writeFile(join(inputs, name), Buffer.from(content, "base64"), { mode: 0o600, flag: "wx" });
   }
 }
 
-// Runs commands: each attempt in a directory of its own, with a clean environment, and an outcome that tells exit
-// codes, signals, limits and the command's own verdict apart.
-
-/** A file that an attempt left for the user. */
+/** A file that an attempt wrote to `artifacts/`. */
 interface OutputFile {
   readonly name: string;
   readonly size: number;
@@ -53,99 +48,99 @@ interface OutputFile {
   readonly sha256: string;
 }
 
-/** An attempt, as its place sees it. */
-export interface AttemptDirectory {
+/** A running attempt, as its directory needs it. */
+export interface RunningAttempt {
   readonly job: ClaimedJob;
   readonly session: string;
   readonly signal: AbortSignal;
-  /** A line in the log of the attempt. */
+  /** Adds a line to the log of the attempt. */
   readonly log: (message: string) => void;
 }
 
-/** Where attempts write. */
+/** The directories of attempts. */
 export interface AttemptDirectories {
-  /** Makes the directory of an attempt, and says where the one before it lies. */
+  /** Creates the directory of an attempt; `previous` is the directory of the previous attempt. */
   begin(
     jobId: string,
     attempt: number,
     keep: boolean,
-    placed: AttemptDirectory,
+    running: RunningAttempt,
   ): Promise<{ readonly dir: string; readonly previous: string | null }>;
-  /** What it left in `artifacts/`; `more` were too many, or could not be read. */
+  /** The files in `artifacts/`; `more` is the number of those left out: too many, or unreadable. */
   list(jobId: string, attempt: number): Promise<{ readonly files: readonly OutputFile[]; readonly more: number }>;
-  /** The input that the job brought along, at its start; null if it is missing. */
-  openStdin?(jobId: string, placed: AttemptDirectory): Promise<FileHandle | null>;
-  /** Its output files are there, and grow from now on. */
-  follow?(placed: AttemptDirectory): void;
-  /** It has ended: what it left is put on the disk, where it is kept here. The answer is what could not be. */
+  /** The stored standard input of the job, from its start; null if it is missing. */
+  openStdin?(jobId: string, running: RunningAttempt): Promise<FileHandle | null>;
+  /** The output files exist and grow from now on. */
+  follow?(running: RunningAttempt): void;
+  /** The attempt has ended: flushes its files to disk, if they are stored here. Returns those that failed. */
   flush?(jobId: string, attempt: number): Promise<readonly { readonly name: string; readonly error: Error }[]>;
-  /** It has ended: what it left is brought to where it is kept, before anybody hears of its end. Never throws. */
-  finish?(placed: AttemptDirectory): Promise<void>;
-  /** Its report was answered. */
-  release?(placed: AttemptDirectory): Promise<void>;
-  /** Removes scratch files: the job has ended. */
+  /** The attempt has ended: uploads its remaining files, before its outcome is reported. Never throws. */
+  finish?(running: RunningAttempt): Promise<void>;
+  /** The report was answered. */
+  release?(running: RunningAttempt): Promise<void>;
+  /** The job has ended: removes its scratch files. */
   tidy(jobId: string): Promise<void>;
 }
 
 interface ExecOptions {
-  readonly places: AttemptDirectories;
+  readonly directories: AttemptDirectories;
   readonly clock: Clock;
-  /** The worker's environment, from which the base is taken. */
+  /** The worker's environment, from which a few base variables are copied. */
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly allowEnv: readonly string[];
-  /** What a command finds to reach its server, or the data it is in. */
+  /** Variables with which a command reaches its server or database. */
   readonly access?: (job: ClaimedJob) => Readonly<Record<string, string>>;
-  /** Commands get a pid namespace of their own, where it can be had. */
+  /** Run each command in its own pid namespace, where that is possible. */
   readonly isolate?: boolean;
-  /** The user that commands run as; null: the worker's own. Their places must be within its reach. */
+  /** The user that commands run as, who must be able to enter `directories`; null: the worker's own. */
   readonly user?: RunUser | null;
-  readonly log?: (level: "warn", message: string) => void;
+  readonly log?: FieldLog;
   readonly onOutput?: ((chunk: OutputChunk) => Promise<void> | undefined) | undefined;
 }
 
 const USAGE_MS = 1_000;
 const STREAMS: ReadonlySet<string> = new Set(["stdout.log", "stderr.log"]);
-/** Of files that could not be flushed: a broken disk takes none, and there may be a thousand. */
-const MAX_TOLD = 3;
-/** What the engine takes as a result. */
+/** Logged flush errors: on a broken disk every file fails, and there may be a thousand. */
+const MAX_LOGGED = 3;
+/** The engine's limit of a result. */
 const MAX_RESULT_BYTES = 1_048_576;
 
 export class ExecExecutor implements Executor {
   readonly kind = "exec";
   readonly #options: ExecOptions;
-  readonly #guard: SupervisorClient;
+  readonly #supervisor: SupervisorClient;
   readonly #ports = new Ports();
-  #isTold = false;
+  #hasWarned = false;
   readonly #tidying = new Set<Promise<void>>();
 
   constructor(options: ExecOptions) {
     this.#options = options;
-    this.#guard = new SupervisorClient(options.clock);
+    this.#supervisor = new SupervisorClient(options.clock);
   }
 
   async run(run: AttemptRun): Promise<ExecutionResult> {
     const executed = await this.#tryRun(run);
-    const { places } = this.#options;
-    if (places.finish === undefined && places.flush === undefined) return executed;
+    const { directories } = this.#options;
+    if (directories.finish === undefined && directories.flush === undefined) return executed;
     run.workDone();
     const kept = await this.#flushed(run, executed);
-    await places.finish?.(run);
+    await directories.finish?.(run);
     return kept;
   }
 
-  /** What is reported as stored must be found again after a power cut. Where the disk took less than all, an end that relies
-   *  on it is none; that output is missing fails no command, as when the disk is full. */
+  /** Files that are reported as stored must survive a power cut: a completed attempt fails if one of its files cannot be flushed.
+   *  Missing stdout or stderr does not fail a command, as with a full disk. */
   async #flushed(run: AttemptRun, executed: ExecutionResult): Promise<ExecutionResult> {
     const { id, attempt } = run.job;
-    const lacking = (await this.#options.places.flush?.(id, attempt)) ?? [];
-    for (const { name, error } of lacking.slice(0, MAX_TOLD)) {
-      run.log(`${name} could not be written to the disk: ${error.message}`);
+    const lacking = (await this.#options.directories.flush?.(id, attempt)) ?? [];
+    for (const { name, error } of lacking.slice(0, MAX_LOGGED)) {
+      run.log(`${name} could not be written to disk: ${error.message}`);
     }
     const [first] = lacking.filter(({ name }) => !STREAMS.has(name));
     if (first === undefined || executed.outcome.kind !== "completed") return executed;
     const { code = null, message } = first.error as NodeJS.ErrnoException;
-    const told = `its files could not be written to the disk (${first.name}: ${message})`;
-    return failed(failure({ kind: "error", name: "OutputError", code, message: told }));
+    const text = `output files could not be written to disk (${first.name}: ${message})`;
+    return failed(failure({ kind: "error", name: "OutputError", code, message: text }));
   }
 
   async #tryRun(run: AttemptRun): Promise<ExecutionResult> {
@@ -166,12 +161,12 @@ export class ExecExecutor implements Executor {
   }
 
   answered(run: AttemptRun): void {
-    const releasing = this.#options.places.release?.(run);
+    const releasing = this.#options.directories.release?.(run);
     if (releasing !== undefined) this.#tidyUp(releasing);
   }
 
   jobEnded(jobId: string): void {
-    this.#tidyUp(this.#options.places.tidy(jobId));
+    this.#tidyUp(this.#options.directories.tidy(jobId));
   }
 
   #tidyUp(work: Promise<void>): void {
@@ -180,29 +175,29 @@ export class ExecExecutor implements Executor {
   }
 
   force(): void {
-    this.#guard.force();
+    this.#supervisor.force();
   }
 
-  /** When no command runs any more. */
+  /** To be called when no command is running any more. */
   async close(): Promise<void> {
     await Promise.allSettled(this.#tidying);
-    this.#guard.close();
+    this.#supervisor.close();
   }
 
   async #run(run: AttemptRun, input: CheckedExec, ports: readonly number[]): Promise<ExecutionResult> {
-    const { places, clock, onOutput } = this.#options;
+    const { directories, clock, onOutput } = this.#options;
     const { id: jobId, attempt } = run.job;
-    run.stopGraceMs = input.graceMs + 8_000; // we end it ourselves, and need a little longer than its grace
-    const { dir, previous } = await places.begin(jobId, attempt, input.keep, run);
-    // What an earlier attempt left running, of a worker that died together with its supervisor, would overlap this one.
-    if (previous !== null) await this.#guard.clear(jobId);
+    run.stopGraceMs = input.graceMs + 8_000; // the supervisor ends it, and needs a little longer than its grace time
+    const { dir, previous } = await directories.begin(jobId, attempt, input.keep, run);
+    // If a worker was killed together with its supervisor, processes of its attempt may still be running.
+    if (previous !== null) await this.#supervisor.clear(jobId);
     const { user = null } = this.#options;
-    if (previous !== null && user !== null) await giveEarlier(previous, user);
+    if (previous !== null && user !== null) await chownPrevious(previous, user);
     await writeInputFiles(dir, input.files);
     const env = this.#environment(run, input, { dir, previous, ports });
     const cwd = input.cwd ?? dir;
-    const refused = (await whyNot(input.argv[0], cwd, env.PATH as string)) ?? whyNotAs(user, input.cwd);
-    if (refused !== null) return failed(refused);
+    const problem = (await checkProgram(input.argv[0], cwd, env.PATH as string)) ?? checkUserAccess(user, input.cwd);
+    if (problem !== null) return failed(problem);
     const stdin = await this.#stdin(run, input);
     const stdout = new Capture(join(dir, "stdout.log"), input.outputCap);
     const stderr = new Capture(join(dir, "stderr.log"), input.outputCap);
@@ -212,33 +207,33 @@ export class ExecExecutor implements Executor {
       await stdin?.close();
       throw error;
     }
-    places.follow?.(run);
+    directories.follow?.(run);
     const stopUsage = this.#followUsage(run, join(dir, "usage.json"));
     const end = await runCommand({
-      ...{ guard: this.#guard, clock, input, cwd, dir, env, stdin, stdout, stderr, signal: run.signal },
+      ...{ supervisor: this.#supervisor, clock, input, cwd, dir, env, stdin, stdout, stderr, signal: run.signal },
       outerMark: this.#options.env[MARK] ?? null,
       isIsolated: await this.#mayIsolate(),
       user,
       handOver: async () => {
         if (user === null) return;
         await stdin?.chown(user.uid, user.gid);
-        await giveDirectory(dir, user);
+        await chownDirectory(dir, user);
       },
-      onOutput: (stream, bytes) => careful(run, () => onOutput?.({ jobId, attempt, stream, bytes })),
+      onOutput: (stream, bytes) => logErrors(run, () => onOutput?.({ jobId, attempt, stream, bytes })),
     });
     await stopUsage();
-    const said = { line: stderr.tellingLine(), tail: stderr.lastLines() };
+    const errorOutput = { line: stderr.summary(), tail: stderr.lastLines() };
     const written = await Promise.all([stdout.close(), stderr.close()]);
     for (const capture of [stdout, stderr]) {
-      if (capture.trouble !== null) run.log(`its output could not be kept: ${capture.trouble}`);
+      if (capture.trouble !== null) run.log(`output could not be stored: ${capture.trouble}`);
     }
-    return this.#judge(run, end, { dir, said, written });
+    return this.#judge(run, end, { dir, errorOutput, written });
   }
 
-  /** Opened anew for each attempt, which so reads it from the start; null where the job brought nothing. */
+  /** The stored standard input, opened for each attempt, so that each reads it from the start; null if the job has none. */
   async #stdin(run: AttemptRun, { stdinFile }: CheckedExec): Promise<FileHandle | null> {
     if (stdinFile === null) return null;
-    const file = (await this.#options.places.openStdin?.(run.job.id, run)) ?? null;
+    const file = (await this.#options.directories.openStdin?.(run.job.id, run)) ?? null;
     if (file === null) throw new Error("the piped input of the job is missing");
     const { size } = await file.stat();
     if (size === stdinFile.bytes) return file;
@@ -246,22 +241,18 @@ export class ExecExecutor implements Executor {
     throw new Error(`the piped input of the job has ${size} bytes instead of ${stdinFile.bytes}`);
   }
 
-  async #judge(
-    run: AttemptRun,
-    end: CommandEnd,
-    { dir, said, written }: { dir: string; said: { line: string; tail: string }; written: readonly CapturedBytes[] },
-  ): Promise<ExecutionResult> {
+  async #judge(run: AttemptRun, end: CommandEnd, { dir, errorOutput, written }: JudgedFiles): Promise<ExecutionResult> {
     if (end.kind === "never started") return failed(end.failure);
-    if (end.left > 0) run.log(`${end.left} of its processes could not be ended`);
+    if (end.left > 0) run.log(`${end.left} processes could not be killed`);
     const verdict = await readVerdict(join(dir, "result.json"), this.#options.user?.uid);
     if ("usage" in verdict && verdict.usage !== null) run.usageSoFar(verdict.usage);
     if ("usageTrouble" in verdict && verdict.usageTrouble !== null) {
-      run.log(`not all of the usage in its result.json is counted: ${verdict.usageTrouble}`);
+      run.log(`not all usage in result.json is counted: ${verdict.usageTrouble}`);
     }
-    const judged = endOf(end, verdict, said.line, said.tail);
+    const judged = endOf(end, verdict, errorOutput.line, errorOutput.tail);
     const hasVerdict = isVerdict(verdict);
     if (judged.kind !== "completed") return { outcome: judged, isVerdict: hasVerdict };
-    const { files, more } = await this.#options.places.list(run.job.id, run.job.attempt);
+    const { files, more } = await this.#options.directories.list(run.job.id, run.job.attempt);
     const [stdout, stderr] = written;
     const result = { exitCode: judged.exitCode, output: judged.output, outputs: files, stdout, stderr };
     const text = JSON.stringify(more === 0 ? result : { ...result, moreOutputs: more });
@@ -269,21 +260,20 @@ export class ExecExecutor implements Executor {
     const short = JSON.stringify({ ...result, outputs: [], moreOutputs: files.length + more });
     if (!isOver(short, MAX_RESULT_BYTES))
       return { outcome: { kind: "completed", result: short }, isVerdict: hasVerdict };
-    const message = `the output in its result.json is over ${MAX_RESULT_BYTES} bytes as JSON; leave it in artifacts/`;
+    const message = `the output in result.json is over ${MAX_RESULT_BYTES} bytes as JSON; write it to artifacts/`;
     return failed(failure({ kind: "result", class: "logical", message, exitCode: judged.exitCode }));
   }
 
   async #mayIsolate(): Promise<boolean> {
     if (this.#options.isolate !== true) return false;
-    const why = await whyNoNamespace();
-    if (why !== null && !this.#isTold) {
-      this.#isTold = true;
-      this.#options.log?.(
-        "warn",
-        `no pid namespaces here (${why}): processes of commands are found by their mark alone`,
-      );
+    const problem = await namespaceProblem();
+    if (problem !== null && !this.#hasWarned) {
+      this.#hasWarned = true;
+      this.#options.log?.("warn", "pid namespaces unavailable, processes are found by their mark only", {
+        error: problem,
+      });
     }
-    return why === null;
+    return problem === null;
   }
 
   #environment(
@@ -306,35 +296,41 @@ export class ExecExecutor implements Executor {
     return environmentOf({ from, job: input.env, filled: filled(input, run.job, ports), allow, own });
   }
 
-  /** Hears what the command writes of its usage, while it runs and once more at the end. */
+  /** Reads usage.json while the command runs, and a last time when the returned function is called. */
   #followUsage(run: AttemptRun, path: string): () => Promise<void> {
     const { clock } = this.#options;
     let isOver = false;
-    const look = async () => {
+    const read = async () => {
       const usage = await readUsage(path, this.#options.user?.uid);
       if (usage !== null) run.usageSoFar(usage);
     };
     let cancel = () => {};
-    const again = () => {
-      cancel = clock.after(USAGE_MS, () => void look().finally(() => isOver || again()));
+    const schedule = () => {
+      cancel = clock.after(USAGE_MS, () => void read().finally(() => isOver || schedule()));
     };
-    again();
+    schedule();
     return async () => {
       isOver = true;
       cancel();
-      await look();
+      await read();
       const trouble = await usageTrouble(path, this.#options.user?.uid);
-      if (trouble !== null) run.log(`not all of its usage.json is counted: ${trouble}`);
+      if (trouble !== null) run.log(`not all usage in usage.json is counted: ${trouble}`);
     };
   }
+}
+
+interface JudgedFiles {
+  readonly dir: string;
+  readonly errorOutput: { readonly line: string; readonly tail: string };
+  readonly written: readonly CapturedBytes[];
 }
 
 function checkedPayload(payload: string): CheckedExec {
   return checkExecInput(payload === NO_INPUT ? {} : JSON.parse(payload), "exec");
 }
 
-/** Whoever looks on must not be able to stop the work. */
-function careful(run: AttemptRun, call: () => Promise<void> | undefined): Promise<void> | undefined {
+/** An error of `onOutput` is logged; it must not stop the command. */
+function logErrors(run: AttemptRun, call: () => Promise<void> | undefined): Promise<void> | undefined {
   const fails = (error: unknown) => run.log(`onOutput failed: ${String(error)}`);
   try {
     return call()?.catch(fails);

@@ -8,7 +8,7 @@ const NONE: CommandVerdict = { kind: "none" };
 
 function end(parts: Partial<Ended> = {}): Ended {
   return {
-    ...{ kind: "ended", exitCode: 0, signal: null, exceeded: null, isOutOfMemory: false, wasAsked: false, left: 0 },
+    ...{ kind: "ended", exitCode: 0, signal: null, exceeded: null, isOutOfMemory: false, wasStopped: false, left: 0 },
     ...parts,
   };
 }
@@ -77,7 +77,7 @@ describe("with a verdict", () => {
   const said = { reason: null, code: null, output: 5, usage: null, usageTrouble: null };
 
   it("its word counts, however it ended", () => {
-    for (const each of [end(), end({ exitCode: 3 }), killed(), killed({ wasAsked: true })]) {
+    for (const each of [end(), end({ exitCode: 3 }), killed(), killed({ wasStopped: true })]) {
       expect(endOf(each, { kind: "completed", ...said }, "")).toMatchObject({ kind: "completed", output: 5 });
       const no = endOf(each, { kind: "failed", ...said, reason: "no" }, "");
       expect(no).toMatchObject({ kind: "failed", failure: { kind: "result", class: "logical", message: "no" } });
@@ -98,14 +98,14 @@ describe("with a verdict", () => {
   });
 
   it("that is refused ends it for good after an exit code of 0: the work was done, and its report is lost", () => {
-    const why = "it has 900000 bytes, and at most 786432 are read";
+    const why = "it has 900000 bytes, over the limit of 786432";
     const oversized: CommandVerdict = { kind: "malformed", why, isRefused: true };
-    const message = `exit code 0, but its result.json cannot be used: ${why}; write a short result.json as a plain file, and leave large output in artifacts/`;
+    const message = `exit code 0, but its result.json cannot be used: ${why}; write result.json as a small plain file, and large output to artifacts/`;
     expect(endOf(end(), oversized, "")).toMatchObject({
       ...{ kind: "failed", failure: { kind: "result", class: "logical", message, exitCode: 0 } },
     });
     // Nothing shows that the work was done.
-    for (const each of [end({ exitCode: 4 }), killed(), end({ wasAsked: true })]) {
+    for (const each of [end({ exitCode: 4 }), killed(), end({ wasStopped: true })]) {
       expect(endOf(each, oversized, "")).toMatchObject({ failure: { class: "transient", code: "malformed_result" } });
     }
   });

@@ -1,13 +1,13 @@
-/** A pid namespace for a command: when its first process ends, the kernel ends all the others, whatever they did to hide.
- *  It needs privileges, Linux, and `unshare`; where it cannot be had, processes are found by their mark alone.
+/** A pid namespace for a command: when its first process ends, the kernel kills all the others, whatever they did to hide. It
+ *  requires Linux, privileges, and `unshare`; without it, processes are found by their mark only.
  *
- *  The first process of a namespace would ignore SIGTERM, so it is a shell that only waits for the command. `unshare`, which
- *  takes the namespace with it when it ends, must outlive SIGTERM too: it starts with the signal ignored, and the command
- *  gets it back.
+ *  The first process of a namespace ignores SIGTERM by default, so it is a shell that only waits for the command. `unshare`,
+ *  whose end ends the namespace, must survive SIGTERM too: it is started with the signal ignored, and the default action is
+ *  restored for the command.
  *
- *  The command gives up the privileges by which it could leave: with the right to mount it would only have to unmount the /proc of
- *  the namespace to see that of the host. As another user it keeps none. As root it keeps those that concern files, users, signals
- *  and ports, which is what containers leave; that is no wall against a root that looks for a way out. */
+ *  The command drops the capabilities with which it could leave: with the right to mount it could unmount the namespace's /proc
+ *  and see that of the host. As another user it keeps none. As root it keeps those for files, users, signals and ports, as in
+ *  containers; this does not contain a root user who tries to escape. */
 import { execFile } from "node:child_process";
 import { constants } from "node:os";
 import type { RunUser } from "./run-user.ts";
@@ -29,7 +29,7 @@ function privileges(user: RunUser | null): string[] {
   return [...none, "--bounding-set=-all", `--reuid=${user.uid}`, `--regid=${user.gid}`, "--clear-groups"];
 }
 
-/** The shell tells of a signal by the exit code only. */
+/** The signal in the exit code of the waiting shell, which has no other way to report it. */
 export function signalIn(exitCode: number | null): NodeJS.Signals | null {
   const number = (exitCode ?? 0) - 128;
   const found = Object.entries(constants.signals).find(([, each]) => each === number);
@@ -38,8 +38,8 @@ export function signalIn(exitCode: number | null): NodeJS.Signals | null {
 
 let tried: Promise<string | null> | null = null;
 
-/** Null if it can be had here; else why not. */
-export function whyNoNamespace(): Promise<string | null> {
+/** Null if pid namespaces are available, else the reason. */
+export function namespaceProblem(): Promise<string | null> {
   tried ??= new Promise((resolve) => {
     const [program, ...args] = inNamespace(["true"]);
     execFile(program, args, { timeout: 10_000 }, (error, _, stderr) => {

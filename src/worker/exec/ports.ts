@@ -1,18 +1,18 @@
-/** Free ports for commands, found by asking the system for some. Two attempts of one worker never have the same port at a
- *  time. What it does not promise: that no stranger takes a port before the command listens on it. */
+/** Free ports for commands, as the operating system assigns them. Two attempts of one worker never have the same port at the same
+ *  time. Not promised: that no other program takes a port before the command listens on it. */
 import { type AddressInfo, createServer, type Server } from "node:net";
 
 export class Ports {
   readonly #taken = new Set<number>();
 
-  /** As many as asked for. They are the caller's until it gives them back. */
+  /** Reserves `count` ports until `giveBack`. */
   async take(count: number): Promise<number[]> {
     const servers: Server[] = [];
     const found: number[] = [];
     try {
       while (found.length < count) {
-        // All stay open until there are enough, so that the system does not name one twice: also those that a command of
-        // ours was given and does not listen on yet.
+        // All stay open until there are enough, so that the system does not return one twice. That includes ports already
+        // reserved for a command that does not listen yet.
         const server = await listening();
         servers.push(server);
         const { port } = server.address() as AddressInfo;
@@ -34,7 +34,7 @@ export class Ports {
   }
 }
 
-/** On all interfaces, of both families where there are two. */
+/** Listens on all interfaces, IPv6 and IPv4 where both are available. */
 function listening(): Promise<Server> {
   return new Promise((resolve, reject) => {
     const server = createServer((socket) => socket.destroy());

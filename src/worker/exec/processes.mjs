@@ -1,14 +1,13 @@
 // @ts-check
-/** Finds the processes of a command, wherever they went: those that carry its mark in their environment, those of its
- *  session, those that were seen to belong to it before, and all that descend from them. Linux: it reads /proc. Elsewhere
- *  only the process group is known.
+/** Finds all processes of a command: those with its mark in their environment, those of its session, those found in earlier
+ *  scans, and all their descendants. Linux only, from /proc. Elsewhere only the process group is known.
  *
- *  Not promised: a process that cleared its environment, left the session AND was orphaned before anybody looked.
+ *  Not found: a process that cleared its environment, left the session AND was orphaned before the first scan.
  *
- *  A look is no instant: a process can start another and exit between the listing and the reading, and one in the middle of
- *  an exec has no environment. Such doubts are collected, so that who finds nobody knows whether to look again.
+ *  A scan is not atomic: a process can start another and exit between the listing and the reading, and during an exec a process
+ *  shows no environment. Such doubts are collected, so that a caller that finds no process knows whether to scan again.
  *
- *  Plain JavaScript, because the supervisor runs it as it is, from the sources too. */
+ *  Plain JavaScript, because the supervisor runs it unbuilt, from the sources too. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 
 export const MARK = "PERDURE_MARK";
@@ -16,15 +15,15 @@ const JOB = "PERDURE_JOB_ID";
 
 /**
  * @typedef {{ pid: number, parent: number, session: number, started: string, isDead: boolean }} Process
- * @typedef {{ pid: number, started: string | null }} Named a process: its number alone may have been given to another
- * @typedef {Set<string>} Doubts why a look may have missed one: "gone 12", "dead 12 3400" or "bare 12"
+ * @typedef {{ pid: number, started: string | null }} Named identifies a process: pids are reused
+ * @typedef {Set<string>} Doubts why a scan may have missed one: "gone 12", "dead 12 3400" or "bare 12"
  */
 
 /** @returns {Process | null} */
 export function readProcess(/** @type {number | string} */ pid) {
   try {
     const text = readFileSync(`/proc/${pid}/stat`, "latin1");
-    // The name, in brackets, may hold anything, brackets too.
+    // The name, in brackets, can contain anything, even brackets.
     const rest = text.slice(text.lastIndexOf(")") + 2).split(" ");
     return {
       pid: Number(pid),
@@ -34,12 +33,12 @@ export function readProcess(/** @type {number | string} */ pid) {
       isDead: rest[0] === "Z" || rest[0] === "X",
     };
   } catch {
-    return null; // gone meanwhile, or no /proc here
+    return null; // exited meanwhile, or no /proc
   }
 }
 
-/** Why a process showed no environment: it has ended since, or is executing a program this instant. A kernel thread never has
- *  one, and others may have chosen to have none.
+/** Whether a process shows no environment because it has exited, or is in the middle of an exec. Kernel threads never have an
+ *  environment, and other processes may have an empty one.
  *  @returns {boolean} */
 function isInChange(/** @type {number} */ pid) {
   try {
@@ -48,12 +47,12 @@ function isInChange(/** @type {number} */ pid) {
     const isKernelThread = (Number(rest[6]) & 0x200000) !== 0;
     return !isKernelThread && rest[48] === "0";
   } catch {
-    return true; // gone since
+    return true; // exited
   }
 }
 
-/** All processes there are now. Those that were gone before they could be read are doubts, and so are the dead: they may have
- *  started another after the listing. @returns {Process[]} */
+/** All processes. Those that exited before they could be read are doubts, and so are zombies: they may have started another
+ *  process after the listing. @returns {Process[]} */
 export function snapshot(/** @type {Doubts} */ doubts = new Set()) {
   /** @type {string[]} */
   let names;
@@ -67,20 +66,20 @@ export function snapshot(/** @type {Doubts} */ doubts = new Set()) {
     if (!/^\d+$/.test(name) || name === String(process.pid)) continue;
     const found = readProcess(name);
     if (found !== null) list.push(found);
-    // One that is still listed may not be read by us, as where /proc hides those of others: it is none of ours.
+    // One that still exists but cannot be read belongs to another user (hidepid): it is not ours.
     if (found === null && !existsSync(`/proc/${name}`)) doubts.add(`gone ${name}`);
     if (found?.isDead) doubts.add(`dead ${name} ${found.started}`);
   }
   return list;
 }
 
-/** Those whose environment has a variable that fits.
+/** The processes whose environment has a variable with a matching value.
  *  @param {readonly Process[]} processes
  *  @param {string} name
- *  @param {(value: string) => boolean} fits
+ *  @param {(value: string) => boolean} matches
  *  @param {Doubts} doubts
  *  @returns {Set<number>} */
-function carriers(processes, name, fits, doubts = new Set()) {
+function withVariable(processes, name, matches, doubts = new Set()) {
   const found = new Set();
   for (const { pid, isDead } of processes) {
     if (isDead) continue;
@@ -91,7 +90,7 @@ function carriers(processes, name, fits, doubts = new Set()) {
       if (at < 0) continue;
       const from = at + name.length + 2;
       const end = text.indexOf("\0", from);
-      if (fits(text.slice(from, end < 0 ? undefined : end))) found.add(pid);
+      if (matches(text.slice(from, end < 0 ? undefined : end))) found.add(pid);
     } catch (error) {
       const isOfAnotherUser = /** @type {NodeJS.ErrnoException} */ (error).code === "EACCES";
       if (!isOfAnotherUser && isInChange(pid)) doubts.add(`gone ${pid}`);
@@ -100,25 +99,25 @@ function carriers(processes, name, fits, doubts = new Set()) {
   return found;
 }
 
-/** Those with a mark that begins like this. A worker within a command adds its marks to the one it carries itself. */
+/** The processes with a mark that begins with `mark`. A worker that runs inside a command appends its marks to the outer one. */
 export function marked(
   /** @type {readonly Process[]} */ processes,
   /** @type {string} */ mark,
   /** @type {Doubts | undefined} */ doubts = undefined,
 ) {
-  return carriers(processes, MARK, (value) => value.split(",").some((each) => each.startsWith(mark)), doubts);
+  return withVariable(processes, MARK, (value) => value.split(",").some((each) => each.startsWith(mark)), doubts);
 }
 
-/** Those of a job, whoever started them. */
+/** The processes of a job, whichever worker started them. */
 export function ofJob(
   /** @type {readonly Process[]} */ processes,
   /** @type {string} */ jobId,
   /** @type {Doubts | undefined} */ doubts = undefined,
 ) {
-  return carriers(processes, JOB, (value) => value === jobId, doubts);
+  return withVariable(processes, JOB, (value) => value === jobId, doubts);
 }
 
-/** The living among these, the sessions of the leaders, and all their descendants.
+/** The running processes among `sure` and `seen`, the sessions of `leaders`, and all their descendants.
  *  @param {readonly Process[]} processes
  *  @param {Iterable<number>} sure
  *  @param {Iterable<Named>} leaders
@@ -135,7 +134,7 @@ export function family(processes, sure, leaders = [], seen = []) {
   for (const one of leaders) if (!isAnother(one)) sessions.add(one.pid);
   for (const one of seen) if (byNumber.has(one.pid) && !isAnother(one)) ours.add(one.pid);
   for (const { pid, session } of processes) if (sessions.has(session)) ours.add(pid);
-  // Parents may come after their children in the list: until nobody is added.
+  // A parent can follow its children in the list: repeat until none is added.
   for (let before = -1; before !== ours.size; ) {
     before = ours.size;
     for (const { pid, parent } of processes) if (ours.has(parent)) ours.add(pid);
@@ -143,7 +142,7 @@ export function family(processes, sure, leaders = [], seen = []) {
   return processes.filter((each) => ours.has(each.pid) && !each.isDead);
 }
 
-/** Bytes of memory that processes hold together: what they share is counted once, if that matters for the answer.
+/** Bytes of memory used by the processes together. Shared memory is counted once if that could bring the sum below the limit.
  *  @param {readonly Process[]} processes
  *  @param {number} limit
  *  @returns {number} */
@@ -163,7 +162,7 @@ function kilobytes(/** @type {string} */ path, /** @type {RegExp} */ line) {
   }
 }
 
-/** @returns {boolean} false: there is nobody */
+/** @returns {boolean} false if the process does not exist */
 export function send(/** @type {number} */ pid, /** @type {NodeJS.Signals} */ signal) {
   try {
     return process.kill(pid, signal);

@@ -2,7 +2,7 @@ import { chmodSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync }
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { startFailure, whyNot } from "./program.ts";
+import { checkProgram, startFailure } from "./program.ts";
 
 const dir = mkdtempSync(join(tmpdir(), "perdure-program-"));
 afterAll(() => rmSync(dir, { recursive: true, force: true }));
@@ -19,7 +19,7 @@ beforeAll(() => {
 });
 
 const code = async (program: string, { cwd = dir, path = `${dir}/other:${dir}/bin` } = {}) =>
-  (await whyNot(program, cwd, path))?.code ?? null;
+  (await checkProgram(program, cwd, path))?.code ?? null;
 
 describe("before a program is started", () => {
   it("it is looked for on the path of the command, and not on ours", async () => {
@@ -48,7 +48,7 @@ describe("before a program is started", () => {
   it("its directory must be one", async () => {
     expect(await code("tool", { cwd: join(dir, "gone") })).toBe("ENOENT");
     expect(await code("tool", { cwd: join(dir, "plain") })).toBe("ENOTDIR");
-    expect((await whyNot("tool", join(dir, "gone"), ""))?.message).toContain("working directory");
+    expect((await checkProgram("tool", join(dir, "gone"), ""))?.message).toContain("working directory");
   });
 });
 
@@ -65,7 +65,7 @@ describe("an error at the start", () => {
   });
 
   it("is told with what it is about", () => {
-    expect(startFailure("ENOENT", "./flaky.sh").message).toBe("cannot start: ./flaky.sh is not there (ENOENT)");
-    expect(startFailure("EXYZ", "a").message).toBe("cannot start: a cannot be run (EXYZ)");
+    expect(startFailure("ENOENT", "./flaky.sh").message).toBe("cannot start: ./flaky.sh does not exist (ENOENT)");
+    expect(startFailure("EXYZ", "a").message).toBe("cannot start: a cannot be executed (EXYZ)");
   });
 });

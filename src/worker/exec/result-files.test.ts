@@ -30,7 +30,7 @@ describe("a verdict", () => {
     const path = file('{"status":"completed","usage":{"tokensIn":1}}');
     const own = process.getuid?.() ?? 0;
     expect((await readVerdict(path, own)).kind).toBe("completed");
-    expect(why(await readVerdict(path, own + 1))).toContain("another user");
+    expect(why(await readVerdict(path, own + 1))).toContain("not owned by the user");
     expect(await readUsage(path, own + 1)).toBe(null);
   });
 
@@ -142,7 +142,7 @@ describe("a verdict", () => {
     expect((await verdict(most)).kind).toBe("output");
     expect(await verdict(`${most} `)).toEqual({
       ...{ kind: "malformed", isRefused: true },
-      why: "it has 786433 bytes, and at most 786432 are read",
+      why: "it has 786433 bytes, over the limit of 786432",
     });
   });
 

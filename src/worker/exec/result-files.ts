@@ -1,5 +1,5 @@
-/** Files of JSON that a command leaves for its worker: result.json with its verdict, usage.json with what it has
- *  used. A command may leave anything there, so reading is bounded. */
+/** The JSON files that a command writes for its worker: result.json with its verdict, usage.json with its usage. A command may
+ *  write anything, so reading is bounded. */
 import { constants } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
 import { isPlain } from "../../core/check.ts";
@@ -7,11 +7,9 @@ import { type CommandVerdict, troubleIn, usageIn, VERDICT_LIMITS, verdictIn } fr
 import type { Usage } from "../../core/job/job.ts";
 import { jsonDepth } from "../../lib/json-text.ts";
 
-// Files of JSON that a command leaves for us. It may leave anything there.
-
 const { bytes: MAX_BYTES, depth: MAX_DEPTH } = VERDICT_LIMITS;
 
-/** Why there is no value. Refused: the file is none that is ever read, however often it were written. */
+/** Why there is no value. Refused: the file is of a kind that is never read; writing it again would not help. */
 interface UnreadJson {
   readonly why: string;
   readonly isRefused?: true;
@@ -19,8 +17,8 @@ interface UnreadJson {
 
 const refused = (why: string): UnreadJson => ({ why, isRefused: true });
 
-/** Null if there is no such file. With `owner`, a file that is not that user's is refused: where a command runs as another user
- *  than we do, it may be a second name of a file that only we can read. */
+/** Null if the file does not exist. With `owner`, a file of another user is refused: if a command runs as another user than the
+ *  worker, it could be a hard link to a file that only the worker can read. */
 export async function readSmallJson(
   path: string,
   owner?: number,
@@ -35,7 +33,8 @@ export async function readSmallJson(
   }
 }
 
-/** The text of a small file; null if it is not there. Links and pipes are not followed: the command made the file. */
+/** The text of a small file; null if it does not exist. Symbolic links are not followed and pipes not waited for: the command
+ *  may have created anything there. */
 async function readSmall(path: string, owner?: number): Promise<string | UnreadJson | null> {
   let file: FileHandle;
   try {
@@ -45,15 +44,15 @@ async function readSmall(path: string, owner?: number): Promise<string | UnreadJ
     if (code === "ENOENT") return null;
     if (code === "ELOOP") return refused("it is a link");
     const why = `it cannot be read (${code})`;
-    // Anything else is an error of this host.
+    // Other errors are problems of this host.
     return code === "EACCES" || code === "EPERM" || code === "ENXIO" ? refused(why) : { why };
   }
   try {
     const facts = await file.stat();
     const { size } = facts;
     if (!facts.isFile()) return refused("it is not a file");
-    if (owner !== undefined && facts.uid !== owner) return refused("it belongs to another user than the command");
-    if (size > MAX_BYTES) return refused(`it has ${size} bytes, and at most ${MAX_BYTES} are read`);
+    if (owner !== undefined && facts.uid !== owner) return refused("it is not owned by the user of the command");
+    if (size > MAX_BYTES) return refused(`it has ${size} bytes, over the limit of ${MAX_BYTES}`);
     const bytes = await file.readFile();
     return bytes.length === 0 ? { why: "it is empty" } : bytes.toString("utf8");
   } catch (error) {
@@ -63,17 +62,15 @@ async function readSmall(path: string, owner?: number): Promise<string | UnreadJ
   }
 }
 
-// What a command says that it has used: in usage.json while it runs, or below `usage` in its result.json.
-
-/** What a usage file says now; null while there is none, or it is being written. */
+/** The usage in usage.json; null if it does not exist or is being written. */
 export async function readUsage(path: string, owner?: number): Promise<Usage | null> {
   const read = await readSmallJson(path, owner);
   if (read === null || "why" in read) return null;
   return usageIn({ usage: read.value }) ?? usageIn(read.value);
 }
 
-/** Why something in a usage file is not counted; null where all is, or there is none. Only for one that nobody writes any
- *  more. */
+/** Why a part of usage.json is not counted; null if all of it is, or if it does not exist. Only for a file that is no longer
+ *  being written. */
 export async function usageTrouble(path: string, owner?: number): Promise<string | null> {
   const read = await readSmallJson(path, owner);
   if (read === null) return null;
@@ -82,8 +79,7 @@ export async function usageTrouble(path: string, owner?: number): Promise<string
   return troubleIn(isPlain(value) && Object.hasOwn(value, "usage") ? (value as { usage: unknown }).usage : value);
 }
 
-// Reads what a command says of itself in its result.json.
-
+/** The verdict of a command on itself, from result.json. */
 export async function readVerdict(path: string, owner?: number): Promise<CommandVerdict> {
   const read = await readSmallJson(path, owner);
   if (read === null) return { kind: "none" };

@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import { openPlain } from "../../files/plain-files.ts";
-import { closedTo, findUser, giveDirectory, giveEarlier, lookUp, removeGiven } from "./run-user.ts";
+import { chownDirectory, chownPrevious, closedTo, findUser, lookUp, removeAsOwner } from "./run-user.ts";
 
 const IS_ROOT = process.geteuid?.() === 0;
 const OTHER = { uid: 54_321, gid: 54_321, name: "other", home: null };
@@ -60,7 +60,7 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
     mkdirSync(join(dir, "inputs"));
     file(join(dir, "inputs", "a"));
     symlinkSync(secret, join(dir, "link"));
-    await giveDirectory(dir, OTHER);
+    await chownDirectory(dir, OTHER);
     expect([dir, join(dir, "inputs", "a"), join(dir, "link")].map(ownerOf)).toEqual([54_321, 54_321, 54_321]);
     expect(ownerOf(secret)).toBe(0);
   });
@@ -74,8 +74,8 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
       linkSync(secret, join(dir, "hard"));
     }
     chownSync(others, 12_345, 12_345);
-    await giveEarlier(own, OTHER);
-    await giveEarlier(others, OTHER);
+    await chownPrevious(own, OTHER);
+    await chownPrevious(others, OTHER);
     expect([own, join(own, "artifacts", "saved")].map(ownerOf)).toEqual([54_321, 54_321]);
     expect([others, join(others, "artifacts", "saved")].map(ownerOf)).toEqual([12_345, 0]);
     expect(ownerOf(secret)).toBe(0);
@@ -102,10 +102,10 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
     const dir = join(parent, "attempt_1");
     mkdirSync(dir);
     for (let i = 0; i < 20_000; i++) file(join(dir, String(i)));
-    await giveDirectory(dir, OTHER);
-    expect(await removeGiven(parent, ["attempt_1"], 1)).toBe(false);
+    await chownDirectory(dir, OTHER);
+    expect(await removeAsOwner(parent, ["attempt_1"], 1)).toBe(false);
     expect(existsSync(dir)).toBe(true);
-    expect(await removeGiven(parent, ["attempt_1"])).toBe(true);
+    expect(await removeAsOwner(parent, ["attempt_1"])).toBe(true);
     expect(existsSync(dir)).toBe(false);
   });
 
@@ -117,10 +117,10 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
     mkdirSync(join(dir, "closed"), { recursive: true });
     file(join(dir, "closed", "f"));
     symlinkSync(elsewhere, join(dir, "link"));
-    await giveDirectory(dir, OTHER);
+    await chownDirectory(dir, OTHER);
     // It cannot pass to a directory that is closed on the way, and says so.
     const isPassable = closedTo(OTHER, parent) === null;
-    expect(await removeGiven(parent, ["attempt_1"])).toBe(isPassable);
+    expect(await removeAsOwner(parent, ["attempt_1"])).toBe(isPassable);
     expect(existsSync(dir)).toBe(!isPassable);
     expect(existsSync(join(elsewhere, "kept"))).toBe(true);
   });

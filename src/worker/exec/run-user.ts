@@ -1,5 +1,5 @@
-/** The user that commands run as, where that is not the worker's own: a worker of root gives each attempt its directory and
- *  nothing else. Linux and other systems with user ids; changing the user takes root. */
+/** The user that commands run as, if not the worker's own: a worker run by root makes that user the owner of each attempt's
+ *  directory and of nothing else. For systems with user ids; changing the user requires root. */
 import { execFile, execFileSync } from "node:child_process";
 import { type Stats, statSync } from "node:fs";
 import { chown, lchown, lstat, readdir, rmdir } from "node:fs/promises";
@@ -10,11 +10,11 @@ export interface RunUser {
   readonly uid: number;
   readonly gid: number;
   readonly name: string;
-  /** Null where it has none that exists. */
+  /** Null if it has none, or it does not exist. */
   readonly home: string | null;
 }
 
-/** A name, `uid` or `uid:gid`. Throws where there is no such user, or where the user cannot be changed. */
+/** `given` is a name, `uid` or `uid:gid`. Throws if the user does not exist, or if this process cannot change the user. */
 export function findUser(given: string, path = "runAs"): RunUser {
   if (process.geteuid?.() !== 0) {
     throw new ConfigError({ path, given, allowed: "nothing, unless the worker is started as root" });
@@ -27,15 +27,15 @@ export function findUser(given: string, path = "runAs"): RunUser {
 /** Null if there is no such user. */
 export function lookUp(given: string): RunUser | null {
   const [, uid, gid] = /^(\d{1,10})(?::(\d{1,10}))?$/.exec(given) ?? [];
-  const entry = entryOf(uid ?? given);
+  const entry = passwdEntry(uid ?? given);
   if (entry === null && (uid === undefined || gid === undefined)) return null;
   const [name = given, , foundUid = uid, foundGid = gid, , home = ""] = entry ?? [];
-  const isThere = home !== "" && statSync(home, { throwIfNoEntry: false })?.isDirectory() === true;
-  return { uid: Number(uid ?? foundUid), gid: Number(gid ?? foundGid), name, home: isThere ? home : null };
+  const hasHome = home !== "" && statSync(home, { throwIfNoEntry: false })?.isDirectory() === true;
+  return { uid: Number(uid ?? foundUid), gid: Number(gid ?? foundGid), name, home: hasHome ? home : null };
 }
 
-/** Its line in the list of users, wherever that is kept. */
-function entryOf(key: string): string[] | null {
+/** Its entry in the user database (passwd, LDAP, …). */
+function passwdEntry(key: string): string[] | null {
   if (!/^[\w][\w.-]*$/.test(key)) return null;
   try {
     const text = execFileSync("getent", ["passwd", key], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
@@ -46,8 +46,8 @@ function entryOf(key: string): string[] | null {
   }
 }
 
-/** The first directory on the way that a user may not pass, up to the root; null if there is none. By modes: access lists are
- *  not read. */
+/** The first directory on the path, from the root, that a user cannot enter; null if there is none. By file modes; access
+ *  control lists are not read. */
 export function closedTo(user: Pick<RunUser, "uid" | "gid">, path: string): string | null {
   const chain: string[] = [];
   for (let at = path; ; at = dirname(at)) {
@@ -56,7 +56,7 @@ export function closedTo(user: Pick<RunUser, "uid" | "gid">, path: string): stri
   }
   for (const each of chain) {
     const found = statSync(each, { throwIfNoEntry: false });
-    if (found === undefined) return null; // it is made by whoever needs it
+    if (found === undefined) return null; // it is created when it is needed
     if (!mayPass(user, found)) return each;
   }
   return null;
@@ -67,40 +67,40 @@ function mayPass({ uid, gid }: Pick<RunUser, "uid" | "gid">, found: Stats): bool
   return uid === 0 || (found.mode & bit) !== 0;
 }
 
-/** The files that a worker has made for an attempt, and last of all the directory: until then nobody but the worker can
- *  change anything in it, so that nothing is followed to somewhere else. */
-export async function giveDirectory(dir: string, { uid, gid }: Pick<RunUser, "uid" | "gid">): Promise<void> {
+/** Changes the owner of the files that the worker created for an attempt, and of the directory last: until then the user cannot
+ *  put links in it. */
+export async function chownDirectory(dir: string, { uid, gid }: Pick<RunUser, "uid" | "gid">): Promise<void> {
   for (const entry of await readdir(dir, { withFileTypes: true })) {
     const path = join(dir, entry.name);
-    if (entry.isDirectory()) await giveDirectory(path, { uid, gid });
+    if (entry.isDirectory()) await chownDirectory(path, { uid, gid });
     else await lchown(path, uid, gid);
   }
   await chown(dir, uid, gid);
 }
 
-/** What an earlier attempt left as the worker's own user, from a time when commands ran as that. One that is the command's
- *  already is left alone: it may hold anything, links to files of others too. */
-export async function giveEarlier(dir: string, user: RunUser): Promise<void> {
+/** Changes the owner of the previous attempt's files if commands ran as the worker's own user then. A directory that already
+ *  belongs to the user is left alone: it may contain anything, such as links to other users' files. */
+export async function chownPrevious(dir: string, user: RunUser): Promise<void> {
   const found = await lstat(dir).catch(() => null);
   if (found === null || !found.isDirectory() || found.uid !== process.geteuid?.()) return;
-  await giveOwn(dir, user);
+  await chownOwned(dir, user);
 }
 
-async function giveOwn(path: string, user: RunUser): Promise<void> {
+async function chownOwned(path: string, user: RunUser): Promise<void> {
   const found = await lstat(path);
   if (found.isDirectory()) {
-    for (const name of await readdir(path)) await giveOwn(join(path, name), user);
+    for (const name of await readdir(path)) await chownOwned(join(path, name), user);
   } else if (!found.isFile() || found.nlink > 1) return;
   await lchown(path, user.uid, user.gid);
 }
 
-/** Of one step of a removal: long enough for a million files. */
+/** Time limit of one step of a removal: long enough for a million files. */
 const REMOVE_MS = 60_000;
 
-/** Removes directories that were given to another user, as that user: one of its processes could turn what is being removed
- *  into a link to something that only root may remove. Another command of that user may go on filling a directory, so each step
- *  has a time limit. False: something of it is left; a later call continues. */
-export async function removeGiven(
+/** Removes directories that belong to another user, as that user: one of its processes could replace what is being removed by a
+ *  link to files that only root may remove. Since another command of that user may keep filling a directory, each step has a
+ *  time limit. Returns false if something is left; a later call continues. */
+export async function removeAsOwner(
   parent: string,
   names: readonly string[],
   limitMs: number = REMOVE_MS,

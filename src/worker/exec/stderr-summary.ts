@@ -1,23 +1,23 @@
-/** The line of a command's stderr that tells why it failed: the last one with something in it. Where a program of Node dies of
- *  an exception the last line is its version, and before it come a stack and the error's fields: then it is the line of the
- *  error itself, with its cause and its code. Tracebacks of Python end with that line, unless its message has more, which is
- *  indented as a rule. What is no stack, or begins before the text that was kept, is not guessed at: the last line stays. */
+/** The one line of a command's stderr that explains best why it failed: its last non-blank line. A Node program that exits with
+ *  an exception prints the error, a stack, the error's fields and the version of Node: there it is the line of the error, with
+ *  its cause and its code. A Python traceback ends with the error, unless its message has more lines, which are usually indented.
+ *  If the text is not a known kind of stack, or the stack begins before the text that was kept, the last line is used. */
 
 const MAX_LINE = 2_048;
-/** So far above its stack the first line of a message is looked for. */
+/** The first line of a message is searched for at most this far above its stack. */
 const MAX_MESSAGE_LINES = 40;
 
-/** As Node ends when nobody caught an error. */
+/** The last line of Node after an uncaught error. */
 const VERSION = /^Node\.js v\d+\.\d+\.\d+/;
-/** Where it was thrown, as Node shows it: `file:line`, the source, a mark below it. */
-const PLACE = /^\S.*:\d+$/;
-const MARK = /^\s*\^+$/;
+/** Where it was thrown, as Node shows it: `file:line`, the source line, and carets below it. */
+const LOCATION = /^\S.*:\d+$/;
+const CARETS = /^\s*\^+$/;
 const FRAME = /^\s+at \S.*(?::\d+\)?|\)|<anonymous>)(?: \{)?$/;
-/** `... 12 more`: frames. */
-const LEFT_OUT = /^\s+\.\.\. \d+ /;
-/** Between the frames of an error and those of its event, which nobody listened for. */
+/** `... 12 more`: omitted frames. */
+const OMITTED = /^\s+\.\.\. \d+ /;
+/** Between the frames of an error and those of its `error` event without a listener. */
 const EMITTED = /^Emitted '.{1,100}' event/;
-/** `Error: …`, `TypeError [CODE]: …`, also behind other words: `it failed: Error: …`. */
+/** `Error: …`, `TypeError [CODE]: …`, also after other text: `it failed: Error: …`. */
 const NAMED = /(?:^|[\s[(])[\w$.]*(?:Error|Exception)(?: \[\w+\])?(?:: |:?$)/;
 /** `MyFailure: …`. */
 const CLASS = /^[A-Z][\w$.]*(?: \[\w+\])?: /;
@@ -27,8 +27,7 @@ const RAISED = /^[A-Za-z_][\w.]*(?:: |:?$)/;
 const CAUSE = /^\s+\[cause\]: (.*\S)/;
 const CODE = /^\s+(?:\[?code\]?): '([\w.-]{1,100})'/;
 
-/** `tail` is the end of what it wrote, of a few kilobytes. The answer has at most 2,048 characters, and is empty where there
- *  is nothing but blanks. */
+/** `tail` is the last few kilobytes of stderr. The result has at most 2,048 characters; it is empty if `tail` is blank. */
 export function stderrSummary(tail: string): string {
   const lines = tail.split("\n").map((line) => line.trimEnd());
   const end = lastWithText(lines, lines.length);
@@ -36,8 +35,9 @@ export function stderrSummary(tail: string): string {
   const isUncaught = VERSION.test(lines[end] as string);
   const last = isUncaught ? lastWithText(lines, end) : end;
   if (last < 0) return shortened(lines[end] as string);
-  const head = (isUncaught ? afterPlace(lines, last) : null) ?? aboveStack(lines, last) ?? belowTraceback(lines, last);
-  return shortened(head === null ? (lines[last] as string) : told(lines, head, last));
+  const head =
+    (isUncaught ? afterLocation(lines, last) : null) ?? aboveStack(lines, last) ?? belowTraceback(lines, last);
+  return shortened(head === null ? (lines[last] as string) : summaryOf(lines, head, last));
 }
 
 /** The index of the last line before `before` that is not blank, or -1. */
@@ -47,10 +47,10 @@ function lastWithText(lines: readonly string[], before: number): number {
   return at;
 }
 
-/** What comes after the place where it was thrown; it need not be an error, and need not have a stack. */
-function afterPlace(lines: readonly string[], last: number): number | null {
+/** The line after the location of the throw; the thrown value need not be an error, nor have a stack. */
+function afterLocation(lines: readonly string[], last: number): number | null {
   for (let at = last - 1; at >= 2; at--) {
-    if (!MARK.test(lines[at] as string) || !PLACE.test(lines[at - 2] as string)) continue;
+    if (!CARETS.test(lines[at] as string) || !LOCATION.test(lines[at - 2] as string)) continue;
     let head = at + 1;
     while (head < last && lines[head] === "") head += 1;
     return head;
@@ -58,23 +58,23 @@ function afterPlace(lines: readonly string[], last: number): number | null {
   return null;
 }
 
-/** The error above the stack with which the text ends. */
+/** The error above a stack that ends the text. */
 function aboveStack(lines: readonly string[], last: number): number | null {
   let at = last;
   if (lines[at] === "}") {
-    // Its fields, up to the line that opens them.
+    // Skip its fields, up to the line that opens them.
     do at -= 1;
     while (at >= 0 && /^[\s}\]]|^$/.test(lines[at] as string) && !/^ {4}at .* \{$/.test(lines[at] as string));
     if (at < 0 || !(lines[at] as string).endsWith(" {")) return null;
   }
-  while (at > 0 && LEFT_OUT.test(lines[at] as string)) at -= 1;
+  while (at > 0 && OMITTED.test(lines[at] as string)) at -= 1;
   if (!FRAME.test(lines[at] as string)) return NAMED.test(lines[at] as string) && at < last ? at : null;
   while (at >= 0 && isOfStack(lines[at] as string)) at -= 1;
   return headOf(lines, at);
 }
 
 function isOfStack(line: string): boolean {
-  return FRAME.test(line) || LEFT_OUT.test(line) || EMITTED.test(line);
+  return FRAME.test(line) || OMITTED.test(line) || EMITTED.test(line);
 }
 
 /** The first line of the message that ends at `end`. */
@@ -88,7 +88,7 @@ function headOf(lines: readonly string[], end: number): number | null {
   return /^\S/.test(lines[end] as string) ? end : null;
 }
 
-/** The error of Python whose message goes on, indented, to the end. */
+/** A Python error whose message continues, indented, to the end of the text. */
 function belowTraceback(lines: readonly string[], last: number): number | null {
   const head = unindented(lines, last);
   if (head === last || head < 2 || !RAISED.test(lines[head] as string)) return null;
@@ -103,9 +103,9 @@ function unindented(lines: readonly string[], at: number): number {
   return found;
 }
 
-function told(lines: readonly string[], head: number, last: number): string {
+function summaryOf(lines: readonly string[], head: number, last: number): string {
   const line = lines[head] as string;
-  // A value that was thrown, over several lines.
+  // A thrown value, printed over several lines.
   if (line === "{" || line === "[")
     return lines
       .slice(head, last + 1)
@@ -113,12 +113,12 @@ function told(lines: readonly string[], head: number, last: number): string {
       .replaceAll(/\s+/g, " ");
   const fields = lines.slice(head + 1, last + 1);
   const cause = firstOf(fields, CAUSE);
-  const said = [bare(line), ...(cause === null ? [] : [`cause: ${bare(cause)}`])].join("; ");
+  const text = [bare(line), ...(cause === null ? [] : [`cause: ${bare(cause)}`])].join("; ");
   const code = firstOf(fields, CODE);
-  return code === null || said.includes(code) ? said : `${said} (code: '${code}')`;
+  return code === null || text.includes(code) ? text : `${text} (code: '${code}')`;
 }
 
-/** An error without a stack stands in brackets, and its fields begin on the same line. */
+/** Node prints an error without a stack in brackets, and begins its fields on the same line. */
 function bare(line: string): string {
   return line.replace(/ \{$/, "").replace(/^\[(.*)\]$/, "$1");
 }

@@ -18,7 +18,7 @@ async function start(
   script: string,
   limits = {},
 ): Promise<{ n: number; mark: string; child: ChildProcess }> {
-  guard.ready();
+  guard.ensureStarted();
   const { n, mark } = guard.next();
   const env = { PATH: process.env.PATH, [MARK]: mark };
   const child = spawn("/bin/sh", ["-c", script], { detached: true, env, stdio: ["ignore", "pipe", "ignore"] });

@@ -1,5 +1,5 @@
-/** The worker's side of the supervisor: one process for all commands of a worker, started with the first of them. If it
- *  should die it is started anew, and told again what runs. */
+/** The worker's side of the supervisor: one process for all commands of a worker, started before the first of them. If it exits
+ *  it is restarted, and the running commands are registered again. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { createInterface } from "node:readline";
@@ -20,7 +20,7 @@ interface SupervisedProcess {
   readonly onLimit: (exceeded: ExceededLimit) => void;
 }
 
-/** What the supervisor was asked, until it has answered. */
+/** A request to the supervisor without an answer so far. */
 interface SupervisorRequest {
   readonly message: object;
   readonly done: (left: number) => void;
@@ -29,19 +29,19 @@ interface SupervisorRequest {
 const SUPERVISOR = fileURLToPath(new URL("./supervisor.mjs", import.meta.url));
 const FIRST_PAUSE_MS = 50;
 const MAX_PAUSE_MS = 5_000;
-/** So often in a row it could not be started: then commands are ended without it, as far as that goes. */
-const HOPELESS = 4;
+/** After this many failed starts in a row, commands are killed without it, as far as possible. */
+const MAX_STARTS = 4;
 
 export class SupervisorClient {
-  /** In the environment of all our commands; nobody else has it. */
+  /** A random mark in the environment of all commands of this worker. */
   readonly #mark = randomBytes(9).toString("base64url");
   readonly #clock: Clock;
-  readonly #guarded = new Map<number, SupervisedProcess>();
+  readonly #watched = new Map<number, SupervisedProcess>();
   readonly #pending = new Map<number, SupervisorRequest[]>();
   #supervisor: ChildProcess | null = null;
   #count = 0;
-  /** Deaths in a row, without a word in between. */
-  #deaths = 0;
+  /** Exits in a row, without a message in between. */
+  #exits = 0;
   #isWaiting = false;
   #isClosed = false;
   #isForced = false;
@@ -50,59 +50,59 @@ export class SupervisorClient {
     this.#clock = clock;
   }
 
-  /** A number for a command, and the mark it must carry. */
+  /** A number for a command, and the mark for its environment. */
   next(): { readonly n: number; readonly mark: string } {
     this.#count += 1;
     return { n: this.#count, mark: `${this.#mark}.${this.#count}.` };
   }
 
-  /** Before a command is started: from its first instant on somebody must be there to end it. */
-  ready(): void {
+  /** To be called before a command is started, so that the supervisor can end it from the first moment on. */
+  ensureStarted(): void {
     if (this.#supervisor === null && !this.#isWaiting && !this.#isClosed) this.#start();
   }
 
   watch(n: number, pid: number, limits: ExecLimits, onLimit: (exceeded: ExceededLimit) => void): void {
-    this.#guarded.set(n, { pid, started: readProcess(pid)?.started ?? null, limits, onLimit });
-    this.#tellWatch(n);
+    this.#watched.set(n, { pid, started: readProcess(pid)?.started ?? null, limits, onLimit });
+    this.#sendWatch(n);
   }
 
-  /** Ends a command with all that came of it. Resolves to how many could not be ended, which should be none. */
+  /** Ends a command and all its processes. Resolves with the number of processes that could not be killed. */
   end(n: number, graceMs: number): Promise<number> {
-    return this.#guarded.has(n) ? this.#ask(n, { end: n, grace: graceMs }) : Promise.resolve(0);
+    return this.#watched.has(n) ? this.#request(n, { end: n, grace: graceMs }) : Promise.resolve(0);
   }
 
-  /** Ends what earlier attempts of a job left on this machine, whoever ran them. */
+  /** Kills all processes of earlier attempts of a job on this machine, whichever worker ran them. */
   clear(jobId: string): Promise<number> {
-    this.ready();
+    this.ensureStarted();
     const { n } = this.next();
-    return this.#ask(n, { clear: n, job: jobId });
+    return this.#request(n, { clear: n, job: jobId });
   }
 
-  /** From now on nothing gets a grace time, also what is being ended. */
+  /** From now on there is no grace time, also for commands that are being ended. */
   force(): void {
     this.#isForced = true;
-    this.#tell({ force: true });
+    this.#send({ force: true });
   }
 
-  /** What still runs is ended by the supervisor, as if we had died. */
+  /** Commands that are still running are killed by the supervisor, as if this process had exited. */
   close(): void {
     this.#isClosed = true;
-    if (this.#guarded.size === 0) this.#tell({ bye: true });
+    if (this.#watched.size === 0) this.#send({ bye: true });
     this.#supervisor?.stdin?.end();
     this.#supervisor = null;
   }
 
-  #ask(n: number, message: object): Promise<number> {
+  #request(n: number, message: object): Promise<number> {
     return new Promise((done) => {
-      const asked = this.#pending.get(n) ?? [];
-      this.#pending.set(n, [...asked, { message, done }]);
-      if (this.#supervisor === null && this.#deaths >= HOPELESS) this.#endAlone();
-      else this.#tell(message);
+      const requests = this.#pending.get(n) ?? [];
+      this.#pending.set(n, [...requests, { message, done }]);
+      if (this.#supervisor === null && this.#exits >= MAX_STARTS) this.#killDirectly();
+      else this.#send(message);
     });
   }
 
   #start(): void {
-    // Of its own session, so that what ends the worker's group does not end it, and with nothing of our environment.
+    // In its own session, so that a signal to the worker's group does not end it, and without the worker's environment.
     const child = spawn(process.execPath, [SUPERVISOR, this.#mark], {
       ...{ detached: true, env: {}, cwd: "/", stdio: ["pipe", "pipe", "ignore"] },
     });
@@ -112,56 +112,56 @@ export class SupervisorClient {
       (stream as unknown as { unref?: () => void } | null)?.unref?.();
       stream?.on("error", () => {});
     }
-    child.on("error", () => this.#died(child));
-    child.on("exit", () => this.#died(child));
-    if (child.stdout !== null) createInterface({ input: child.stdout }).on("line", (line) => this.#hear(line));
-    if (this.#isForced) this.#tell({ force: true });
-    for (const n of this.#guarded.keys()) this.#tellWatch(n);
-    for (const asked of this.#pending.values()) for (const { message } of asked) this.#tell(message);
+    child.on("error", () => this.#exited(child));
+    child.on("exit", () => this.#exited(child));
+    if (child.stdout !== null) createInterface({ input: child.stdout }).on("line", (line) => this.#receive(line));
+    if (this.#isForced) this.#send({ force: true });
+    for (const n of this.#watched.keys()) this.#sendWatch(n);
+    for (const requests of this.#pending.values()) for (const { message } of requests) this.#send(message);
   }
 
-  /** Started again, after a pause that grows: when the machine can start nothing, trying at once helps nobody. */
-  #died(child: ChildProcess): void {
+  /** Restarts it after a growing pause: if the machine cannot start processes, retrying at once does not help. */
+  #exited(child: ChildProcess): void {
     if (this.#supervisor !== child || this.#isClosed) return;
     this.#supervisor = null;
-    this.#deaths += 1;
-    if (this.#deaths >= HOPELESS) this.#endAlone();
-    if (this.#guarded.size === 0 && this.#pending.size === 0) return;
+    this.#exits += 1;
+    if (this.#exits >= MAX_STARTS) this.#killDirectly();
+    if (this.#watched.size === 0 && this.#pending.size === 0) return;
     this.#isWaiting = true;
-    this.#clock.after(Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#deaths, 10)), () => {
+    this.#clock.after(Math.min(MAX_PAUSE_MS, FIRST_PAUSE_MS * 2 ** Math.min(this.#exits, 10)), () => {
       this.#isWaiting = false;
-      this.ready();
+      this.ensureStarted();
     });
   }
 
-  #hear(line: string): void {
-    this.#deaths = 0;
+  #receive(line: string): void {
+    this.#exits = 0;
     const message = JSON.parse(line) as { ended?: number; left?: number; limit?: number } & ExceededLimit;
-    if (message.limit !== undefined) this.#guarded.get(message.limit)?.onLimit(message);
+    if (message.limit !== undefined) this.#watched.get(message.limit)?.onLimit(message);
     if (message.ended !== undefined) this.#ended(message.ended, message.left ?? 0);
   }
 
   #ended(n: number, left: number): void {
-    const asked = this.#pending.get(n) ?? [];
+    const requests = this.#pending.get(n) ?? [];
     this.#pending.delete(n);
-    this.#guarded.delete(n);
-    for (const { done } of asked) done(left);
+    this.#watched.delete(n);
+    for (const { done } of requests) done(left);
   }
 
-  #tellWatch(n: number): void {
-    const { pid, started, limits } = this.#guarded.get(n) as SupervisedProcess;
-    this.#tell({ watch: n, pid, started, memory: limits.memory, processes: limits.processes });
+  #sendWatch(n: number): void {
+    const { pid, started, limits } = this.#watched.get(n) as SupervisedProcess;
+    this.#send({ watch: n, pid, started, memory: limits.memory, processes: limits.processes });
   }
 
-  #tell(message: object): void {
+  #send(message: object): void {
     this.#supervisor?.stdin?.write(`${JSON.stringify(message)}\n`);
   }
 
-  /** Without help, and without grace. */
-  #endAlone(): void {
+  /** Kills what is pending from this process, without the supervisor and without a grace time. */
+  #killDirectly(): void {
     const list = snapshot();
     for (const n of [...this.#pending.keys()]) {
-      const one = this.#guarded.get(n);
+      const one = this.#watched.get(n);
       if (one !== undefined) send(-one.pid, "SIGKILL");
       const left = family(list, marked(list, `${this.#mark}.${n}.`), one === undefined ? [] : [one]);
       for (const { pid } of left) send(pid, "SIGKILL");

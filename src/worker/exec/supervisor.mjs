@@ -1,26 +1,26 @@
 // @ts-check
-/** Ends commands, and outlives their worker to do so. The worker holds a pipe to this process: when that breaks, however
- *  the worker died, everything that carries its mark is killed at once.
+/** Ends commands, and outlives their worker to do so. The worker holds a pipe to this process: when that breaks, however the
+ *  worker exited, every process with its mark is killed at once.
  *
  *  Lines of JSON. In: `{"watch": n, "pid", "started", "memory", "processes"}` a command was started, with its limits;
- *  `{"end": n, "grace"}` end it and all that belongs to it; `{"clear": n, "job"}` end what earlier attempts of a job left on
- *  this machine; `{"force": true}` no grace from now on; `{"bye": true}` the worker is done. Out: `{"ended": n, "left"}` nobody is left of it (or so many);
- *  `{"limit": n, "kind", "used"}` it was killed for that. */
+ *  `{"end": n, "grace"}` end it and all its processes; `{"clear": n, "job"}` kill processes of earlier attempts of a job on this
+ *  machine; `{"force": true}` no grace time from now on; `{"bye": true}` the worker is done. Out: `{"ended": n, "left"}` it has
+ *  ended, but for `left` processes; `{"limit": n, "kind", "used"}` it was killed for exceeding a limit. */
 import { createInterface } from "node:readline";
 import { family, marked, memoryOf, ofJob, send, snapshot } from "./processes.mjs";
 
 const [mark = ""] = process.argv.slice(2);
-const LOOK_MS = 100;
-/** Looks between two at everything: who left his family since is known by then. */
-const MEMORY_LOOKS = 10;
+const SCAN_MS = 100;
+/** Every n-th scan covers all commands, with or without limits, to record processes that leave their session later. */
+const FULL_SCAN_EVERY = 10;
 const GIVE_UP_MS = 5_000;
-/** So long is looked again where nobody is found but a look is in doubt. Processes of others come and go too. */
+/** If no process is found but a scan is in doubt, it is repeated for this long. Unrelated processes cause doubts too. */
 const DOUBT_MS = 1_000;
-/** When the worker is forced, or gone (then there are two rounds): all of it must be over within a second. */
+/** The same when the worker is forced, or has exited (then there are two rounds): all must be done within a second. */
 const LAST_DOUBT_MS = 120;
-/** Between the two. A command that was being started held a copy of the worker's pipe until it was a program of its own, so it was
- *  there in the first round; one that the kernel was just replacing is met in the second. */
-const AGAIN_MS = 50;
+/** Pause between these two rounds. A command that was just being started held a copy of the worker's pipe until its exec, so it
+ *  existed in the first round; one in the middle of its exec is found in the second. */
+const SECOND_ROUND_MS = 50;
 const MAX_FREEZE = 50;
 
 /** @typedef {import("./processes.mjs").Process} Process */
@@ -29,54 +29,54 @@ const MAX_FREEZE = 50;
  *              seen: Map<number, Process> }} Watched */
 /** @type {Map<number, Watched>} */
 const watched = new Map();
-let looks = 0;
+let scans = 0;
 let isDone = false;
 let isForced = false;
 
 const sleep = (/** @type {number} */ ms) => new Promise((resolve) => setTimeout(resolve, ms));
-const tell = (/** @type {object} */ message) => process.stdout.write(`${JSON.stringify(message)}\n`);
+const reply = (/** @type {object} */ message) => process.stdout.write(`${JSON.stringify(message)}\n`);
 
 /** @returns {Process[]} */
 function membersOf(
   /** @type {number} */ n,
   /** @type {Watched | undefined} */ one,
-  /** @type {Process[]} */ met = [],
+  /** @type {Process[]} */ found = [],
   /** @type {Doubts} */ doubts = new Set(),
   list = snapshot(doubts),
 ) {
-  // Nobody is older than who started it: most of a machine need not be asked for its environment.
+  // No descendant is older than the command: the environment of older processes need not be read.
   const since = Number(one?.started ?? 0);
   const young = since === 0 ? list : list.filter(({ started }) => Number(started) >= since);
   return family(young, marked(young, `${mark}.${n}.`, doubts), one === undefined ? [] : [one], [
     ...(one?.seen.values() ?? []),
-    ...met,
+    ...found,
   ]);
 }
 
-/** SIGTERM, a grace time, SIGKILL until nobody is left. Returns how many are. Who was met once is not forgotten: when its
- *  parent dies of the first signal, nothing else may be left that leads to it.
- *  @param {(met: Process[], doubts: Doubts) => Process[]} findWith
+/** SIGTERM, a grace time, SIGKILL until no process is left. Returns the number that is left. Processes found once are remembered:
+ *  when the first signal ends their parent, there may be no other way to find them.
+ *  @param {(found: Process[], doubts: Doubts) => Process[]} findWith
  *  @param {number} graceMs */
 async function endAll(findWith, graceMs, doubtMs = DOUBT_MS) {
   /** @type {Map<string, Process>} */
-  const met = new Map();
-  /** Dead in an earlier look: whoever they started was listed since. @type {Doubts} */
+  const found = new Map();
+  /** Zombies of an earlier scan: their children have been listed since. @type {Doubts} */
   const settled = new Set();
   /** @type {Process[]} */
   let left = [];
   /** @type {number | null} */
   let doubtFrom = null;
-  /** @returns {boolean} nobody is left, for all that can be known */
+  /** @returns {boolean} no process is left, as far as can be known */
   const isOver = () => {
     /** @type {Doubts} */
     const doubts = new Set();
-    left = findWith([...met.values()], doubts);
-    for (const each of left) met.set(`${each.pid} ${each.started}`, each);
+    left = findWith([...found.values()], doubts);
+    for (const each of left) found.set(`${each.pid} ${each.started}`, each);
     const isInDoubt = [...doubts].some((doubt) => !settled.has(doubt));
     for (const doubt of doubts) if (doubt.startsWith("dead")) settled.add(doubt);
     if (left.length > 0 || doubtFrom === null) doubtFrom = performance.now();
-    const patience = isForced ? Math.min(doubtMs, LAST_DOUBT_MS) : doubtMs;
-    return left.length === 0 && (!isInDoubt || performance.now() > doubtFrom + patience);
+    const limitMs = isForced ? Math.min(doubtMs, LAST_DOUBT_MS) : doubtMs;
+    return left.length === 0 && (!isInDoubt || performance.now() > doubtFrom + limitMs);
   };
   const toAll = (/** @type {NodeJS.Signals} */ signal) => {
     for (const { pid } of left) send(pid, signal);
@@ -88,9 +88,9 @@ async function endAll(findWith, graceMs, doubtMs = DOUBT_MS) {
   }
   if (graceMs > 0 && !isForced && !isDone) {
     toAll("SIGTERM");
-    toAll("SIGCONT"); // one that is stopped could not end
+    toAll("SIGCONT"); // a stopped process could not handle SIGTERM
     const until = performance.now() + graceMs;
-    for (let pause = 5; performance.now() < until && !isForced && !isDone; pause = Math.min(LOOK_MS, pause * 2)) {
+    for (let pause = 5; performance.now() < until && !isForced && !isDone; pause = Math.min(SCAN_MS, pause * 2)) {
       await sleep(Math.min(pause, Math.max(0, until - performance.now())));
       isDone = isOver();
     }
@@ -106,28 +106,28 @@ async function end(/** @type {number} */ n, /** @type {number} */ graceMs) {
   const one = watched.get(n);
   if (one !== undefined) one.isEnding = true;
   if (one !== undefined && one.started === null) await endGroup(one.pid, graceMs);
-  const left = await endAll((met, doubts) => membersOf(n, one, met, doubts), graceMs);
+  const left = await endAll((found, doubts) => membersOf(n, one, found, doubts), graceMs);
   watched.delete(n);
-  tell({ ended: n, left });
+  reply({ ended: n, left });
 }
 
-/** Without /proc nobody is found: then the group is all we know. */
+/** Without /proc only the process group is known. */
 async function endGroup(/** @type {number} */ pid, /** @type {number} */ graceMs) {
   send(-pid, "SIGTERM");
   const until = performance.now() + graceMs;
-  while (performance.now() < until && !isForced && send(-pid, /** @type {any} */ (0))) await sleep(LOOK_MS);
+  while (performance.now() < until && !isForced && send(-pid, /** @type {any} */ (0))) await sleep(SCAN_MS);
   send(-pid, "SIGKILL");
 }
 
 async function clear(/** @type {number} */ n, /** @type {string} */ job) {
-  const find = (/** @type {Process[]} */ met, /** @type {Doubts} */ doubts) => {
+  const find = (/** @type {Process[]} */ found, /** @type {Doubts} */ doubts) => {
     const list = snapshot(doubts);
-    return family(list, ofJob(list, job, doubts), [], met);
+    return family(list, ofJob(list, job, doubts), [], found);
   };
-  tell({ ended: n, left: await endAll(find, 0) });
+  reply({ ended: n, left: await endAll(find, 0) });
 }
 
-/** Stops them all, until there is nobody new: one that runs on could fork while the others are killed.
+/** Suspends all processes until no new one appears: one that keeps running could fork while the others are killed.
  *  @param {number} n
  *  @param {Watched} one
  *  @param {Process[]} found */
@@ -143,23 +143,23 @@ function freeze(n, one, found) {
   }
 }
 
-/** Limits, and from time to time who belongs to whom: one that leaves later is known then. */
-function look() {
-  looks += 1;
-  const isRound = looks % MEMORY_LOOKS === 0;
-  const wanted = [...watched].filter(
-    ([, one]) => !one.isEnding && (isRound || one.memory !== undefined || one.processes !== undefined),
+/** Checks limits, and in full scans records all processes of the commands, to find those that leave their session later. */
+function scan() {
+  scans += 1;
+  const isFull = scans % FULL_SCAN_EVERY === 0;
+  const checked = [...watched].filter(
+    ([, one]) => !one.isEnding && (isFull || one.memory !== undefined || one.processes !== undefined),
   );
-  if (wanted.length === 0) return;
+  if (checked.length === 0) return;
   const list = snapshot();
-  for (const [n, one] of wanted) {
+  for (const [n, one] of checked) {
     const found = membersOf(n, one, [], undefined, list);
     one.seen = new Map(found.map((each) => [each.pid, each]));
     const memory = one.memory === undefined ? 0 : memoryOf(found, one.memory);
     const isOver = one.memory !== undefined && memory > one.memory;
     if (!isOver && (one.processes === undefined || found.length <= one.processes)) continue;
     freeze(n, one, found);
-    tell(isOver ? { limit: n, kind: "memory", used: memory } : { limit: n, kind: "processes", used: found.length });
+    reply(isOver ? { limit: n, kind: "memory", used: memory } : { limit: n, kind: "processes", used: found.length });
     void end(n, 0);
   }
 }
@@ -177,19 +177,19 @@ createInterface({ input: process.stdin })
   })
   .on("close", async () => {
     if (!isDone) {
-      const find = (/** @type {Process[]} */ met, /** @type {Doubts} */ doubts) => {
+      const find = (/** @type {Process[]} */ found, /** @type {Doubts} */ doubts) => {
         const list = snapshot(doubts);
         const all = [...watched.values()];
         const seen = all.flatMap((one) => [...one.seen.values()]);
-        return family(list, marked(list, `${mark}.`, doubts), all, [...seen, ...met]);
+        return family(list, marked(list, `${mark}.`, doubts), all, [...seen, ...found]);
       };
-      // No grace: the job may be given to another worker this very moment, and the two must not overlap.
+      // No grace time: another worker may start the job at any moment, and the two attempts must not overlap.
       await endAll(find, 0, LAST_DOUBT_MS);
-      await sleep(AGAIN_MS);
+      await sleep(SECOND_ROUND_MS);
       await endAll(find, 0, LAST_DOUBT_MS);
     }
     process.exit(0);
   });
-setInterval(look, LOOK_MS).unref();
-process.stdout.on("error", () => {}); // nobody listens any more: what is to be done is done all the same
+setInterval(scan, SCAN_MS).unref();
+process.stdout.on("error", () => {}); // the worker has exited: continue all the same
 for (const signal of /** @type {const} */ (["SIGINT", "SIGTERM", "SIGHUP"])) process.on(signal, () => {});

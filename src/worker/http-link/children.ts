@@ -1,7 +1,7 @@
-/** Children of an attempt over HTTP, in the name of the session that holds it. Calls are repeated until they are answered: a
- *  child always has a key, so that it is submitted once, however often it is sent.
+/** Children of an attempt over HTTP, in the name of the session that holds it. Calls are repeated until they are answered; a
+ *  child always has a key, so repeating its submit creates it once.
  *
- *  A server that has been given another store, or a session that is over, is an error: then the attempt is lost anyway. */
+ *  If the session has ended, or the server has another store by now, calls fail: the attempt is lost anyway. */
 import { toRequest } from "../../contract/job-request.ts";
 import type { RouteName } from "../../contract/routes.ts";
 import { HEADER } from "../../contract/wire.ts";
@@ -12,7 +12,7 @@ import { type LinkParts, untilAnswered } from "./link-parts.ts";
 
 type ChildSessionLookup = (id: string) => { readonly key: string; readonly isCurrent: boolean } | null;
 
-/** Children that are asked for in one call. A reply has fewer if their payloads and results are large. */
+/** Children requested per call. A reply has fewer if their payloads and results are large. */
 const CHILDREN_PER_CALL = 100;
 
 interface ChildrenReply {
@@ -21,43 +21,43 @@ interface ChildrenReply {
 }
 
 export function httpChildren(parts: LinkParts, sessionOf: ChildSessionLookup): Family {
-  async function ask<T>(route: RouteName, parent: HeldParent, body: string): Promise<T> {
+  async function request<T>(route: RouteName, parent: HeldParent, body: string): Promise<T> {
     const { jobId, session, token } = parent;
     const key = sessionOf(session)?.key;
-    if (key === undefined) throw new PerdureError("lease_lost", `session ${session} is over, and its attempts with it`);
+    if (key === undefined) throw new PerdureError("lease_lost", `session ${session} has ended; its attempts are lost`);
     const headers = { [HEADER.sessionKey]: key, [HEADER.lease]: token };
     const params = { session, id: jobId };
     const call = () => parts.calls.json<T>(route, { params, headers, body, signal: parts.closed });
     const reply = await untilAnswered(parts, call, {
       signal: parts.closed,
-      isWorthWaiting: (error) => mayPass(error) && !(isForbidden(error) && sessionOf(session)?.isCurrent !== true),
+      shouldRetry: (error) => mayPass(error) && !(isForbidden(error) && sessionOf(session)?.isCurrent !== true),
     });
     parts.outage.answered();
     return reply;
   }
 
-  /** As many of them, from the first on, as the server returns. */
-  async function look(parent: HeldParent, ids: readonly string[]): Promise<ChildState[]> {
+  /** The first children of `ids`, as many as one reply has. */
+  async function lookSome(parent: HeldParent, ids: readonly string[]): Promise<ChildState[]> {
     try {
-      const { children } = await ask<ChildrenReply>("lookChildren", parent, JSON.stringify({ ids }));
+      const { children } = await request<ChildrenReply>("lookChildren", parent, JSON.stringify({ ids }));
       if (children.length > 0) return children;
     } catch (error) {
       if (!isReplyTooLarge(error) || ids.length < 2) throw error;
-      return look(parent, ids.slice(0, ids.length >> 1));
+      return lookSome(parent, ids.slice(0, ids.length >> 1));
     }
-    throw new PerdureError("internal", `the reply of the server has nothing about ${ids[0]}`);
+    throw new PerdureError("internal", `the server's reply lacks child ${ids[0]}`);
   }
 
   return {
     async submit(parent, entry) {
-      const { id, created } = await ask<Child<unknown>>("submitChild", parent, toRequest(entry));
+      const { id, created } = await request<Child<unknown>>("submitChild", parent, toRequest(entry));
       return { id, created };
     },
 
     async look(parent, ids) {
       const found: ChildState[] = [];
       while (found.length < ids.length) {
-        found.push(...(await look(parent, ids.slice(found.length, found.length + CHILDREN_PER_CALL))));
+        found.push(...(await lookSome(parent, ids.slice(found.length, found.length + CHILDREN_PER_CALL))));
       }
       return found;
     },
@@ -65,7 +65,7 @@ export function httpChildren(parts: LinkParts, sessionOf: ChildSessionLookup): F
     async list(parent) {
       const found: ChildState[] = [];
       for (let cursor: string | null | undefined; cursor !== null; ) {
-        const page: ChildrenReply = await ask<ChildrenReply>("lookChildren", parent, JSON.stringify({ cursor }));
+        const page: ChildrenReply = await request<ChildrenReply>("lookChildren", parent, JSON.stringify({ cursor }));
         found.push(...page.children);
         cursor = page.next ?? null;
       }

@@ -101,16 +101,16 @@ describe("a claim", () => {
     expect(new Set(server.asked.map(({ body }) => body.claimId)).size).toBe(1);
     expect(clock.pauses[0]).toBeGreaterThanOrEqual(2_000);
     expect(clock.pauses.slice(1)).toEqual([150, 300, 600, 1_200]);
-    expect(logged.at(-1)).toMatch(/^info: the server answers again after \d+ s; \d+ calls failed$/);
+    expect(logged.at(-1)).toMatch(/^info: server answers again seconds=\d+ failedCalls=\d+$/);
   });
 
-  it("goes on slowly when the token is refused, and says what to do", async () => {
+  it("retries slowly when the token is refused, and logs what to do", async () => {
     const answers = [refusal(401, "unauthorized"), refusal(401, "unauthorized"), jobs(1)];
     const { link, session, clock, logged } = await openLink(() => answers.shift() ?? NOTHING);
     expect((await link.claim(session, { limit: 1, waitMs: 0, signal: never() })).jobs).toHaveLength(1);
     expect(clock.pauses.every((ms) => ms >= 5_000)).toBe(true);
     expect(logged.filter((line) => line.startsWith("error: "))).toHaveLength(1);
-    expect(logged[0]).toContain('give this worker a valid token with the scope "work"');
+    expect(logged[0]).toContain("a valid token of the scope work");
   });
 
   it("finds its session over where the server does not know it, or refuses its key for a whole lease", async () => {
@@ -164,7 +164,7 @@ describe("a claim", () => {
 });
 
 describe("opening a session", () => {
-  it("waits for a server that is not there yet; reports that once", async () => {
+  it("waits for a server that cannot be reached yet, and logs that once", async () => {
     const { link, clock, logged } = newLink(await deadUrl());
     const stop = new AbortController();
     const opening = link.openSession(REQUEST, { signal: stop.signal });
@@ -172,7 +172,9 @@ describe("opening a session", () => {
     stop.abort();
     await expect(opening).rejects.toMatchObject({ code: expect.stringMatching(/closed|server_unreachable/) });
     expect(logged).toHaveLength(1);
-    expect(logged[0]).toMatch(/^warn: the server at http:.* cannot be reached: .*ECONNREFUSED.*; retrying$/);
+    expect(logged[0]).toMatch(
+      /^warn: server call failed, retrying code="server_unreachable" error="the server at http:.* cannot be reached: .*ECONNREFUSED/,
+    );
     expect(Math.max(...clock.pauses)).toBeLessThanOrEqual(3_000);
   });
 

@@ -1,9 +1,9 @@
-/** Claims over HTTP. A claim has an id and is repeated with it until it is answered, so that jobs whose reply was lost are
- *  not left waiting for a lease.
+/** Claims over HTTP. A claim has an id and is repeated with it until it is answered, so that jobs whose reply was lost do not
+ *  wait for the lease to expire.
  *
- *  A worker that stops gives up the claim that the server holds for it. Whether jobs were handed out in that moment nobody
- *  knows, so it asks once more, as the last word on that id: it gets what the id got, which the worker hands back, and the
- *  claim that was given up gets nothing after that, should a server still be at it. */
+ *  A worker that stops aborts the claim in progress, but the server may have assigned jobs at that moment. So the claim is sent a
+ *  last time, with `last`: the reply has the jobs that the id got, which the worker returns, and afterwards the server assigns
+ *  nothing to this id any more. */
 
 import { LIMIT } from "../../contract/wire.ts";
 import type { ClaimAnswerWire, ClaimRequestWire } from "../../contract/worker-schemas.ts";
@@ -15,19 +15,19 @@ import { inSession, type LinkParts, type LinkSession } from "./link-parts.ts";
 
 const NOTHING: LinkClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [] });
 const GONE: LinkClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [] });
-/** On top of the time that the server may hold it. */
+/** Added to the time for which the server may hold the claim. */
 const ANSWER_MS = 15_000;
-/** Whoever leaves does not wait long. */
+/** Time limit of the last claim, while the worker is stopping. */
 const LAST_MS = 3_000;
 
 export class HttpClaims {
   readonly #parts: LinkParts;
   readonly #prefix: string;
   #count = 0;
-  /** After a reply that was too large to be read, fewer are asked for. */
+  /** The maximum of jobs per claim, reduced after a reply that was too large. */
   #most: number = LIMIT.claim;
 
-  /** `prefix` makes the ids of this worker's claims its own. */
+  /** `prefix` makes the claim ids of this worker unique. */
   constructor(parts: LinkParts, prefix: string) {
     this.#parts = parts;
     this.#prefix = prefix;
@@ -44,14 +44,14 @@ export class HttpClaims {
     };
     const backoff = new CallBackoff(random);
     let mayBeDone = false;
-    const askedAt = clock.monotonic();
+    const startedAt = clock.monotonic();
     while (!signal.aborted) {
       try {
-        return await this.#ask(session, request, { signal, totalMs: request.waitMs + ANSWER_MS });
+        return await this.#send(session, request, { signal, totalMs: request.waitMs + ANSWER_MS });
       } catch (error) {
-        // Forbidden: the token, or another store that does not know our key. After a lease the session is over in any case.
-        if (isGone(error) || (isForbidden(error) && clock.monotonic() - askedAt > session.leaseMs)) return GONE;
-        if (isReplyTooLarge(error)) return this.#askForFewer(error, request.limit);
+        // Forbidden: a bad token, or another store, where our key is invalid. After a lease the session has ended in any case.
+        if (isGone(error) || (isForbidden(error) && clock.monotonic() - startedAt > session.leaseMs)) return GONE;
+        if (isReplyTooLarge(error)) return this.#claimFewer(error, request.limit);
         mayBeDone ||= error instanceof WireError && error.mayBeDone;
         if (signal.aborted) break;
         if (!mayPass(error)) throw error;
@@ -59,10 +59,10 @@ export class HttpClaims {
         await sleep(clock, backoff.after(error), { signal });
       }
     }
-    return mayBeDone ? this.#lastWord(session, request) : NOTHING;
+    return mayBeDone ? this.#lastClaim(session, request) : NOTHING;
   }
 
-  async #ask(
+  async #send(
     session: LinkSession,
     request: ClaimRequestWire,
     options: { readonly totalMs: number; readonly signal?: AbortSignal },
@@ -73,18 +73,18 @@ export class HttpClaims {
     return answer;
   }
 
-  async #lastWord(session: LinkSession, request: ClaimRequestWire): Promise<LinkClaimAnswer> {
+  async #lastClaim(session: LinkSession, request: ClaimRequestWire): Promise<LinkClaimAnswer> {
     try {
-      return await this.#ask(session, { ...request, waitMs: 0, last: true }, { totalMs: LAST_MS });
+      return await this.#send(session, { ...request, waitMs: 0, last: true }, { totalMs: LAST_MS });
     } catch {
-      return NOTHING; // what was handed out, the engine takes back by itself
+      return NOTHING; // the engine releases jobs that this session never renews
     }
   }
 
-  /** Those jobs come back when the engine finds that we never heard of them. */
-  #askForFewer(error: WireError, asked: number): LinkClaimAnswer {
+  /** The engine releases the jobs of the lost reply, since this session never renews them. */
+  #claimFewer(error: WireError, limit: number): LinkClaimAnswer {
     this.#parts.outage.failed(error);
-    this.#most = Math.max(1, asked >> 2);
+    this.#most = Math.max(1, limit >> 2);
     return NOTHING;
   }
 }

@@ -28,6 +28,6 @@ describe("the bytes of a reply", () => {
     expect(String((await bytes.next()).value)).toBe("the beginning");
     const next = bytes.next();
     given.abort();
-    await expect(next).rejects.toThrow("given up by the caller");
+    await expect(next).rejects.toThrow("cancelled by the caller");
   });
 });

@@ -1,7 +1,7 @@
-/** One call to the server: a request, and its reply as JSON or as a stream of bytes. Connections are kept and used again.
+/** One call to the server: a request, and its reply as JSON or as a byte stream. Connections are kept alive.
  *
- *  Every call ends: by its reply, or by a `WireError` after its time. It is not repeated here, but for one case: the server
- *  may close a kept connection in the moment it is used, which says nothing about the server. */
+ *  Every call ends: with its reply, or with a `WireError` after a time limit. It is not repeated here, with one exception: the
+ *  server may close an idle connection just as it is reused. */
 import type { ClientRequest, IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 import { type Feature, namesFeature, OWN_FEATURES } from "../../contract/features.ts";
@@ -15,29 +15,30 @@ import { type ServerAddress, serverAddress } from "./server-address.ts";
 
 export interface ServerCallOptions {
   readonly url: string;
-  /** Asked before each call: it may be changed while the worker runs. */
+  /** Called before each request: the token may change while the worker runs. */
   readonly token: () => string;
-  /** What a token for all namespaces means. */
+  /** The namespace, for a token that is valid for all. */
   readonly namespace: string | null;
   readonly clock: Clock;
-  /** A file of certificates that are trusted too. */
+  /** A file of certificates to trust in addition. */
   readonly ca?: string | undefined;
 }
 
 export interface ServerCallRequest extends WireCall {
-  /** Until the reply is whole; default 20 s. */
+  /** Time limit until the reply is complete; default 20 s. */
   readonly totalMs?: number;
 }
 
 export interface ServerCalls {
+  /** The address, for messages. */
   readonly shown: string;
   json<T>(route: RouteName, ask: ServerCallRequest): Promise<T>;
-  /** The bytes of a reply as they come; `totalMs` is for each wait. */
+  /** Streams the bytes of a reply; `totalMs` limits each wait. */
   bytes(route: RouteName, ask: ServerCallRequest): AsyncGenerator<Buffer>;
   /** Whether the server named this feature in its latest reply. Before the first reply, and after one of 0.1.0 or of a
    *  proxy, it has none. */
   serverKnows(feature: Feature): boolean;
-  /** Ends what is under way, and closes the connections. */
+  /** Aborts calls in progress, and closes the connections. */
   close(): void;
 }
 
@@ -49,7 +50,7 @@ const MAX_REPLY = 64 * 1_048_576;
 interface ServerExchange {
   readonly reply: IncomingMessage;
   readonly request: ClientRequest;
-  /** Whatever happens, it is to be called at the end. */
+  /** Must be called at the end in any case. */
   readonly end: () => void;
 }
 
@@ -57,7 +58,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
   const { clock } = options;
   const address = serverAddress(options.url, options.ca);
   const target = { server: address.shown };
-  const underWay = new Set<ClientRequest>();
+  const inProgress = new Set<ClientRequest>();
   let isClosed = false;
   let features: string | undefined;
 
@@ -79,17 +80,17 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
       } catch (error) {
         return reject(error instanceof PerdureError ? error : notSent(error));
       }
-      underWay.add(request);
+      inProgress.add(request);
       const { totalMs = TOTAL_MS, signal } = ask;
       let isSent = false;
       let hasReply = false;
       const giveUp = (why: string) => request.destroy(new Error(why));
       let cancelConnect = () => {};
       const cancelTotal = clock.after(totalMs, () => giveUp(`no answer within ${totalMs} ms`), { background: true });
-      const onAbort = () => giveUp("given up by the caller");
+      const onAbort = () => giveUp("cancelled by the caller");
       signal?.addEventListener("abort", onAbort);
       const end = () => {
-        underWay.delete(request);
+        inProgress.delete(request);
         cancelConnect();
         cancelTotal();
         signal?.removeEventListener("abort", onAbort);
@@ -110,7 +111,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
         features = reply.headers[HEADER.features] as string | undefined;
         resolve({ reply, request, end });
       });
-      // After the reply has begun this changes nothing: its reader hears of it.
+      // After the reply has begun, its reader gets the error.
       request.on("error", (error: NodeJS.ErrnoException) => {
         if (hasReply) return;
         end();
@@ -137,17 +138,17 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
 
   async function* bytes(route: RouteName, ask: ServerCallRequest): AsyncGenerator<Buffer> {
     const { reply, request, end } = await exchange(route, ask);
-    end(); // from here on each wait has a time of its own
+    end(); // from here on each wait has its own time limit
     const status = reply.statusCode ?? 0;
     if (status !== 200) {
       throw refusal(target, status, reply.headers["retry-after"], await readAll(address, reply, request));
     }
     const waitMs = ask.totalMs ?? TOTAL_MS;
     const arm = () =>
-      clock.after(waitMs, () => reply.destroy(new Error(`silent for ${waitMs} ms`)), { background: true });
+      clock.after(waitMs, () => reply.destroy(new Error(`no data for ${waitMs} ms`)), { background: true });
     let cancel = arm();
-    underWay.add(request);
-    const onAbort = () => reply.destroy(new Error("given up by the caller"));
+    inProgress.add(request);
+    const onAbort = () => reply.destroy(new Error("cancelled by the caller"));
     ask.signal?.addEventListener("abort", onAbort);
     try {
       if (ask.signal?.aborted) onAbort();
@@ -162,7 +163,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
     } finally {
       cancel();
       ask.signal?.removeEventListener("abort", onAbort);
-      underWay.delete(request);
+      inProgress.delete(request);
     }
   }
 
@@ -173,7 +174,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
     serverKnows: (feature) => namesFeature(features, feature),
     close() {
       isClosed = true;
-      for (const request of underWay) request.destroy(new Error("the link to the server was closed"));
+      for (const request of inProgress) request.destroy(new Error("the link to the server was closed"));
       address.agent.destroy();
     },
   };
@@ -198,6 +199,6 @@ function readAll({ shown }: ServerAddress, reply: IncomingMessage, request: Clie
       );
     });
     reply.on("error", fail);
-    reply.on("close", () => fail(new Error("the reply was cut short"))); // after the end this changes nothing
+    reply.on("close", () => fail(new Error("the reply was cut short"))); // ignored after the end
   });
 }

@@ -1,7 +1,7 @@
-/** A worker's link to an engine behind HTTP: the same verbs as in one process. What it adds is patience: a server that is
- *  away, restarts or answers too late changes nothing but the time things take.
+/** A worker's link to an engine over HTTP, with the same methods as in one process. Calls are retried: a server that cannot be
+ *  reached, restarts or answers late only causes delays.
  *
- *  What it does not promise: that a call was carried out only once. Claims and reports have ids, so it does not matter. */
+ *  Not promised: that a call is carried out only once. Claims and reports have ids, so repeating them is harmless. */
 import { HEADER, toWireHealth, toWireUsage } from "../../contract/wire.ts";
 import type {
   HeldWire,
@@ -12,6 +12,7 @@ import type {
 } from "../../contract/worker-schemas.ts";
 import type { HeldAttempt, RenewAnswer, SettleAnswer } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
+import type { FieldLog } from "../../lib/log.ts";
 import { isDenied, isGone, isRefused, mayPass } from "../../wire/repeat.ts";
 import { WireError } from "../../wire/wire-error.ts";
 import type { EngineLink, LinkSessionRequest } from "../engine-link.ts";
@@ -20,37 +21,37 @@ import { HttpClaims } from "./claims.ts";
 import { serverCalls } from "./http-call.ts";
 import { inSession, type LinkParts, type LinkSession, untilAnswered } from "./link-parts.ts";
 import { followNotices } from "./notices.ts";
-import { type LinkLog, OutageLog } from "./outage-log.ts";
+import { OutageLog } from "./outage-log.ts";
 import { ReportQueue } from "./report-queue.ts";
 
 export interface HttpLinkOptions {
   readonly url: string;
-  /** Asked before each call. */
+  /** Called before each request. */
   readonly token: () => string;
-  /** For a token of all namespaces: which one is meant. */
+  /** The namespace, for a token that is valid for all. */
   readonly namespace: string | null;
   readonly clock: Clock;
   readonly random: () => number;
-  readonly log: LinkLog;
-  /** A file of certificates that are trusted too. */
+  readonly log: FieldLog;
+  /** A file of certificates to trust in addition. */
   readonly ca?: string | undefined;
-  /** The time between two renewals; default 2 s. */
+  /** The interval of renewals; default 2 s. */
   readonly heartbeatMs?: number | undefined;
-  /** The lease to ask for; default: the server's. */
+  /** The lease to request; default: the server's. */
   readonly leaseMs?: number | undefined;
 }
 
 export interface HttpLink extends EngineLink {
-  /** For others who speak to the same server. */
+  /** For other calls to the same server. */
   readonly parts: LinkParts;
-  /** Null for a session that was never opened here. */
+  /** Null for a session that was not opened by this link. */
   sessionOf(id: string): { readonly key: string; readonly isCurrent: boolean } | null;
-  /** Ends what is under way. Reports that were not answered are lost. */
+  /** Aborts calls in progress. Reports without an answer are lost. */
   close(): void;
 }
 
 const HEARTBEAT_MS = 2_000;
-/** Old ones whose reports may still be on their way. */
+/** Sessions that are remembered, since reports of earlier ones may be in progress. */
 const KEPT_SESSIONS = 10;
 const CLOSE_MS = 5_000;
 const GONE: RenewAnswer = Object.freeze({
@@ -83,8 +84,8 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
     const signal = given?.signal ?? closing.signal;
     const opened = await untilAnswered(parts, () => calls.json<SessionOpened>("openSession", { body, signal }), {
       signal,
-      // A mistake in the options shows at once; a worker that has worked goes on trying.
-      isWorthWaiting: (error) => mayPass(error) && !(isFirst && isMistake(error)),
+      // A mistake in the options is reported at once; a worker that has been connected before keeps retrying.
+      shouldRetry: (error) => mayPass(error) && !(isFirst && isMistake(error)),
     });
     isFirst = false;
     outage.answered();
@@ -92,14 +93,14 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
     claimsAtOnce = Math.max(1, opened.claimsAtOnce);
     const session: LinkSession = { id, key, leaseMs: opened.leaseMs };
     sessions.set(id, session);
-    forget(id);
+    forgetOldSessions(id);
     current = id;
     queues.set(id, new ReportQueue(parts, session, () => current === id));
     return { session: id, leaseMs: session.leaseMs };
   }
 
-  /** Those before the last one: their reports have been answered, or never will be. */
-  function forget(newest: string): void {
+  /** Their reports have been answered, or never will be. */
+  function forgetOldSessions(newest: string): void {
     for (const id of [...sessions.keys()]) {
       if (sessions.size <= KEPT_SESSIONS) return;
       if (id === newest || id === current) continue;
@@ -111,12 +112,12 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
 
   async function renew(session: LinkSession, body: string): Promise<RenewAnswer> {
     try {
-      // In time for another try within the lease.
+      // Leaves time for another renewal within the lease.
       const { key, ...answer } = await inSession<RenewAnswerWire>(parts, session, "renewSession", body, {
         totalMs: session.leaseMs / 2,
       });
       if (key !== undefined) session.key = key;
-      // A server of an earlier version says nothing of budgets.
+      // Servers of earlier versions do not return `overspent`.
       return { ...answer, overspent: answer.overspent ?? [], unheard: [] };
     } catch (error) {
       if (isGone(error)) return GONE;
@@ -148,12 +149,12 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
       if (session === undefined) return;
       const ask = { params: { session: id }, headers: { [HEADER.sessionKey]: session.key }, totalMs: CLOSE_MS };
       await calls.json("closeSession", ask).catch((error: unknown) => {
-        // Its lease ends it too.
-        if (!isGone(error)) log("warn", `cannot end session ${id}: ${(error as Error).message}`);
+        // The session ends with its lease.
+        if (!isGone(error)) log("warn", "cannot close the session", { session: id, error: (error as Error).message });
       });
     },
 
-    claim: (id, asked) => claims.claim(known(sessions, id), asked),
+    claim: (id, options) => claims.claim(known(sessions, id), options),
 
     async renew(id, held, health) {
       const session = known(sessions, id);
@@ -164,16 +165,17 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
         return await renew(session, body);
       } catch (error) {
         if (!isRefused(error)) throw error;
-        // The lease must not depend on what attempts report: their bare names do not grow, and hold nothing to refuse.
-        log("error", `usage, progress and logs in a renewal were refused and are dropped: ${(error as Error).message}`);
-        const bare = held.map(({ jobId, attempt }) => ({ jobId, attempt }));
-        return renew(session, JSON.stringify({ held: bare }));
+        // The lease must not depend on usage, progress and logs: job ids and attempts alone cannot be refused.
+        const { message } = error as Error;
+        log("error", "renewal refused, its usage, progress and logs are dropped", { session: id, error: message });
+        const idsOnly = held.map(({ jobId, attempt }) => ({ jobId, attempt }));
+        return renew(session, JSON.stringify({ held: idsOnly }));
       }
     },
 
     report: (report, id) => queues.get(id)?.report(report) ?? Promise.resolve(STALE),
 
-    // One held call tells both.
+    // One long poll returns cancels and drains.
     onCancel(id, call) {
       const stop = new AbortController();
       const listener = { onCancel: call, onDrain: () => drains.get(id)?.() };
@@ -194,7 +196,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
   };
 }
 
-// Each field by name: what an engine in the same process gets besides, a server would refuse.
+// Field by field: a server refuses unknown fields.
 
 function toSessionWire(request: LinkSessionRequest, leaseMs: number | undefined): SessionRequestWire {
   const { name, host, pid, kinds, queues, labels, slots, process: named, defaults } = request; // the namespace is a header

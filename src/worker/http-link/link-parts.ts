@@ -1,4 +1,4 @@
-/** What the verbs of the link share: calls of a session, repeated until they are answered. */
+/** Shared by the calls of the link: calls of a session, and repeating a call until it is answered. */
 import type { RouteName } from "../../contract/routes.ts";
 import { HEADER } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -10,7 +10,7 @@ import type { OutageLog } from "./outage-log.ts";
 /** A session as the server opened it. */
 export interface LinkSession {
   readonly id: string;
-  /** A renewal may bring another. */
+  /** Can be replaced by a renewal. */
   key: string;
   readonly leaseMs: number;
 }
@@ -32,33 +32,33 @@ export function inSession<T>(
   body: string,
   options: { readonly totalMs?: number; readonly signal?: AbortSignal } = {},
 ): Promise<T> {
-  const asked = calls.json<T>(route, {
+  const call = calls.json<T>(route, {
     params: { session: id },
     headers: { [HEADER.sessionKey]: key },
     body,
     ...options,
   });
-  return asked.then((reply) => {
+  return call.then((reply) => {
     outage.answered();
     return reply;
   });
 }
 
-/** Calls until there is an answer, or an error that waiting does not fix. */
+/** Repeats a call until it is answered, or fails with an error that a retry cannot fix. */
 export async function untilAnswered<T>(
   parts: Pick<LinkParts, "clock" | "random" | "outage">,
   call: () => Promise<T>,
-  options: { readonly signal: AbortSignal; readonly isWorthWaiting?: (error: unknown) => boolean },
+  options: { readonly signal: AbortSignal; readonly shouldRetry?: (error: unknown) => boolean },
 ): Promise<T> {
   const { clock, random, outage } = parts;
-  const { signal, isWorthWaiting = mayPass } = options;
+  const { signal, shouldRetry = mayPass } = options;
   const backoff = new CallBackoff(random);
   for (;;) {
     if (signal.aborted) throw new PerdureError("closed", "the link to the server was closed");
     try {
       return await call();
     } catch (error) {
-      if (signal.aborted || !isWorthWaiting(error)) throw error;
+      if (signal.aborted || !shouldRetry(error)) throw error;
       outage.failed(error);
       await sleep(clock, backoff.after(error), { signal });
     }

@@ -1,5 +1,4 @@
-/** Learns of cancels and of a drain within moments: a call that the server holds until there is one. A hint only:
- *  renewals return the same. */
+/** Long poll for cancels and drains, which arrive sooner than with the next renewal. Only a hint: renewals return the same. */
 
 import { LIMIT } from "../../contract/wire.ts";
 import type { NoticeWire } from "../../contract/worker-schemas.ts";
@@ -16,7 +15,7 @@ const ANSWER_MS = 15_000;
 /** A server that returns the same again is not called in a tight loop. */
 const SAME_MS = 1_000;
 
-/** Listens until the signal is aborted, or the session is over. */
+/** Polls until the signal is aborted, or the session has ended. */
 export async function followNotices(
   parts: LinkParts,
   session: LinkSession,
@@ -36,12 +35,12 @@ export async function followNotices(
       if (!notice.alive) return;
       const now = new Set(notice.cancel.map(({ jobId, attempt }) => `${jobId}.${attempt}`));
       const isNews = (notice.drain && !isDraining) || [...now].some((name) => !known.has(name));
-      const isAnything = notice.drain || now.size > 0;
+      const isEmpty = !notice.drain && now.size === 0;
       known = now;
       for (const { jobId, attempt } of notice.cancel) listener.onCancel(jobId, attempt);
       if (notice.drain && !isDraining) listener.onDrain();
       isDraining = notice.drain;
-      if (isAnything && !isNews) await sleep(clock, SAME_MS, { signal });
+      if (!isEmpty && !isNews) await sleep(clock, SAME_MS, { signal });
     } catch (error) {
       if (signal.aborted || isGone(error)) return;
       outage.failed(error);

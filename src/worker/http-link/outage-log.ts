@@ -1,22 +1,22 @@
-/** Reports an outage of the server: once that it is away, once when the cause changes, and once that it is back. */
+/** Logs an outage of the server once: when it begins, when its cause changes, and when it is over, with the number of calls that
+ *  failed. */
 import type { Clock } from "../../lib/clock.ts";
+import type { FieldLog } from "../../lib/log.ts";
 import { isDenied } from "../../wire/repeat.ts";
 
-export type LinkLog = (level: "error" | "warn" | "info", message: string) => void;
-
-/** Where two causes take turns, each is logged again at most this often. */
+/** If two causes alternate, each is logged at most this often. */
 const LOG_EVERY_MS = 60_000;
+const TOKEN_FIX = "start this worker with a valid token of the scope work";
 
-/** Calls that fail in between are many: they are counted, and the last line has their number. */
 export class OutageLog {
   readonly #clock: Clock;
-  readonly #log: LinkLog;
+  readonly #log: FieldLog;
   #since: number | null = null;
   #failures = 0;
   #code = "";
   readonly #loggedAt = new Map<string, number>();
 
-  constructor(clock: Clock, log: LinkLog) {
+  constructor(clock: Clock, log: FieldLog) {
     this.#clock = clock;
     this.#log = log;
   }
@@ -30,14 +30,15 @@ export class OutageLog {
     this.#code = code;
     if (isSame || now - (this.#loggedAt.get(code) ?? Number.NEGATIVE_INFINITY) < LOG_EVERY_MS) return;
     this.#loggedAt.set(code, now);
-    if (!isDenied(error)) this.#log("warn", `${message}; retrying`);
-    else this.#log("error", `${message}; give this worker a valid token with the scope "work"; retrying`);
+    const fields = { ...(code === "" ? {} : { code }), error: message };
+    if (!isDenied(error)) this.#log("warn", "server call failed, retrying", fields);
+    else this.#log("error", "server refused the token, retrying", { ...fields, fix: TOKEN_FIX });
   }
 
   answered(): void {
     if (this.#since === null) return;
     const seconds = Math.round((this.#clock.monotonic() - this.#since) / 1_000);
-    this.#log("info", `the server answers again after ${seconds} s; ${this.#failures} calls failed`);
+    this.#log("info", "server answers again", { seconds, failedCalls: this.#failures });
     this.#since = null;
     this.#failures = 0;
     this.#loggedAt.clear();

@@ -1,6 +1,6 @@
-/** Reports of a session over HTTP. Those of one tick, or of the time a call is in progress, go together in the next;
- *  a call is repeated until it is answered, and the ids of the reports make that harmless. Texts are cut to the
- *  limits of the wire. */
+/** Reports of a session over HTTP. Reports of one tick, or of the time in which a call is in progress, are sent together in the
+ *  next call. A call is repeated until it is answered; the ids of the reports make that harmless. If the server refuses a call
+ *  as a whole, it is split in halves until only the faulty report is refused. Texts are cut to the limits of the protocol. */
 
 import { LIMIT, toWireUsage } from "../../contract/wire.ts";
 import type { ReportWire } from "../../contract/worker-schemas.ts";
@@ -12,9 +12,7 @@ import { isForbidden, isGone, mayPass } from "../../wire/repeat.ts";
 import { WireError } from "../../wire/wire-error.ts";
 import { inSession, type LinkParts, type LinkSession, untilAnswered } from "./link-parts.ts";
 
-// A report as JSON text, within the limits of the wire: what is over them the engine would cut, or refuse, anyway.
-
-/** What the engine takes as a result. */
+/** The engine's limit of a result. */
 const MAX_RESULT_BYTES = 1_048_576;
 const MAX_TEXT = 100_000;
 const MAX_NAME = 1_000;
@@ -51,7 +49,7 @@ function wireOutcome(outcome: ReportedOutcome): ReportWire["outcome"] {
   }
 }
 
-/** Too large to be sent only to be refused. */
+/** A result that the server would refuse is not sent. */
 function tooLarge(): Failure {
   const message = `the result is over the limit of ${MAX_RESULT_BYTES} bytes`;
   return failure({ kind: "result", class: "logical", message });
@@ -73,14 +71,10 @@ function wireFailure(cause: Failure): Failure {
   };
 }
 
-/** A whole number of the wire, or none. */
+/** Null if the value is not an integer in the range. */
 function within(value: number | null, least: number, most: number): number | null {
   return value !== null && Number.isInteger(value) && value >= least && value <= most ? value : null;
 }
-
-// Reports of a session over HTTP. Those that come in one tick, or while a call is under way, go together in the next;
-// a call is repeated as it is until it is answered, and the ids of the reports make that harmless. A call that the
-// server refuses as a whole is split in halves, so that only the guilty report is refused.
 
 interface QueuedReport {
   readonly text: string;
@@ -88,7 +82,7 @@ interface QueuedReport {
   readonly reject: (error: unknown) => void;
 }
 
-/** Of one call; a single report may be larger. A character is at most three bytes. */
+/** Limit of one call; a single report may be larger. */
 const MAX_BYTES = 4 * 1_048_576;
 const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
 
@@ -124,7 +118,7 @@ export class ReportQueue {
     let count = 0;
     let bytes = 0;
     for (const { text } of this.#waiting) {
-      bytes += text.length > 1_000 ? Buffer.byteLength(text) : 3 * text.length;
+      bytes += text.length > 1_000 ? Buffer.byteLength(text) : 3 * text.length; // at most three bytes per character
       if (count > 0 && (count === LIMIT.reports || bytes > MAX_BYTES)) break;
       count += 1;
     }
@@ -140,9 +134,9 @@ export class ReportQueue {
     const { closed } = this.#parts;
     const body = `{"reports":[${batch.map((each) => each.text).join(",")}]}`;
     try {
-      const isWorthWaiting = (error: unknown) => mayPass(error) && !this.#isOfAnotherStore(error);
-      const options = { signal: closed, isWorthWaiting };
-      const answers = await untilAnswered(this.#parts, () => this.#ask(body, batch.length), options);
+      const shouldRetry = (error: unknown) => mayPass(error) && !this.#isOfAnotherStore(error);
+      const options = { signal: closed, shouldRetry };
+      const answers = await untilAnswered(this.#parts, () => this.#post(body, batch.length), options);
       for (let i = 0; i < batch.length; i++) (batch[i] as QueuedReport).resolve(answers[i] as SettleAnswer);
     } catch (error) {
       if (closed.aborted || !(error instanceof PerdureError)) for (const each of batch) each.reject(error);
@@ -156,12 +150,12 @@ export class ReportQueue {
     }
   }
 
-  /** Our token opened a session since, and the key of this one is refused: the store behind the server is another one. */
+  /** The key of this session is refused although the token has opened a newer session: the server has another store by now. */
   #isOfAnotherStore(error: unknown): boolean {
     return isForbidden(error) && !this.#isCurrent();
   }
 
-  async #ask(body: string, count: number): Promise<readonly SettleAnswer[]> {
+  async #post(body: string, count: number): Promise<readonly SettleAnswer[]> {
     const { answers } = await inSession<{ answers: SettleAnswer[] }>(
       this.#parts,
       this.#session,
@@ -172,6 +166,6 @@ export class ReportQueue {
       },
     );
     if (Array.isArray(answers) && answers.length === count) return answers;
-    throw new WireError("internal", `the reply of the server does not answer ${count} reports`, { mayBeDone: true });
+    throw new WireError("internal", `the server's reply does not have ${count} answers`, { mayBeDone: true });
   }
 }

@@ -203,6 +203,6 @@ describe("closing a session", () => {
     const { link, server, session, logged } = await openLink(() => refusal(500, "internal"));
     await link.closeSession(session);
     expect(server.asked).toMatchObject([{ method: "DELETE", path: "/v1/sessions/ses_1" }]);
-    expect(logged[0]).toContain("cannot end session ses_1");
+    expect(logged[0]).toContain('cannot close the session session="ses_1"');
   });
 });

@@ -1,4 +1,4 @@
-/** The server's address and the connections to it, which are kept between calls. */
+/** The server's address, and the keep-alive connections to it. */
 
 import { readFileSync } from "node:fs";
 import { Agent as HttpAgent, request as httpRequest } from "node:http";
@@ -8,7 +8,7 @@ import { ConfigError } from "../../core/errors.ts";
 import { withoutEnd } from "../../core/format.ts";
 
 export interface ServerAddress {
-  /** As people may see it. */
+  /** For messages. */
   readonly shown: string;
   readonly hostname: string;
   readonly port: string;
@@ -18,14 +18,14 @@ export interface ServerAddress {
   readonly request: typeof httpRequest;
 }
 
-/** `ca` is a file of certificates that are trusted besides those that Node trusts by itself. */
+/** `ca` is a PEM file of certificates to trust in addition to Node's defaults. */
 export function serverAddress(given: string, ca?: string): ServerAddress {
   const allowed = "a URL such as http://localhost:4400 or https://perdure.example.org";
   const url = typeof given === "string" && URL.canParse(given) ? new URL(given) : null;
   if (url === null || !/^https?:$/.test(url.protocol)) throw new ConfigError({ path: "url", given, allowed });
-  // Whatever else a URL can hold would be ignored, or shown in logs.
+  // Other parts of a URL would be ignored, or would appear in logs.
   if (url.username !== "" || url.password !== "" || url.search !== "" || url.hash !== "") {
-    const problem = "holds more than an address; give the token as token";
+    const problem = "contains credentials, a query or a fragment; pass the token as `token`";
     throw new ConfigError({ path: "url", given: url.host, allowed, problem });
   }
   const isTls = url.protocol === "https:";
@@ -49,7 +49,7 @@ function trusted(ca: string | undefined): { ca?: string[] } {
     const problem = `cannot be read: ${(error as Error).message}`;
     throw new ConfigError({ path: "ca", given: ca, allowed: "a file of certificates in PEM form", problem });
   }
-  // Newer versions of Node can be told to trust the machine's certificates; then these are among the default ones.
+  // Newer versions of Node can trust the system's certificates, which are then among the default ones.
   const { getCACertificates } = tls as { getCACertificates?: (type: "default") => string[] };
   return { ca: [...(getCACertificates?.("default") ?? tls.rootCertificates), own] };
 }

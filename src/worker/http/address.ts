@@ -1,12 +1,11 @@
-/** Which addresses a job must not reach: those of this machine, of the network around it, and those that mean nothing
- *  on the internet. Works on resolved addresses only, since a name or an odd spelling tells nothing, and is closed by
- *  default: what it cannot read, and IPv6 outside of the global range, is blocked.
- *  Not promised: that an address is harmless. A public one may be your own network's too; a firewall knows, we do not. */
+/** Addresses that a job must not reach: those of this machine, of private networks, and reserved ones. Works on resolved
+ *  addresses only, and blocks by default: what it cannot parse, and IPv6 outside of the global range.
+ *  Not promised: that an address is harmless. A public address may belong to your own network; use a firewall for that. */
 import { isIP } from "node:net";
 import { asList } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 
-/** Stands in a list of allowed addresses for all of them. */
+/** In a list of allowed addresses: all addresses. */
 const EVERYTHING = "private";
 
 interface ParsedAddress {
@@ -35,32 +34,32 @@ const BLOCKED_V4 = ranges(
   "224.0.0.0/4", // multicast
   "240.0.0.0/4", // reserved, and 255.255.255.255 to all
 );
-/** All else is loopback, unspecified, ULA (fc00::/7), link-local (fe80::/10), multicast (ff00::/8), translated or
- *  assigned to nobody. */
+/** All other IPv6 is loopback, unspecified, ULA (fc00::/7), link-local (fe80::/10), multicast (ff00::/8), translated or
+ *  unassigned. */
 const GLOBAL_V6 = range("2000::/3");
 const BLOCKED_V6 = ranges(
   "2001::/23", // protocol assignments, Teredo among them
   "2001:db8::/32", // documentation
   "3fff::/20", // documentation
 );
-/** Where an IPv4 address sits inside of IPv6, in its last bits or, for 6to4, 80 bits before. */
+/** IPv4 addresses inside of IPv6: in the last bits or, for 6to4, 80 bits before. */
 const MAPPED: AddressRange = { family: 6, bits: 0xffff_0000_0000n, prefix: 96 }; // as text it would be IPv4: see below
 const NAT64 = range("64:ff9b::/96");
 const SIX_TO_FOUR = range("2002::/16");
 
-/** `allow` holds addresses and ranges ("127.0.0.1", "10.0.0.0/8", "::1"), or "private" for everything. An entry that
- *  cannot be read allows nothing; `checkAllow` refuses it beforehand. */
+/** `allow` has addresses and ranges ("127.0.0.1", "10.0.0.0/8", "::1"), or "private" for everything. An invalid entry allows
+ *  nothing; `checkAllow` refuses it beforehand. */
 export function isBlocked(address: string, allow: readonly string[]): boolean {
   if (allow.includes(EVERYTHING)) return false;
   const given = parse(address);
   if (given === null) return true;
-  // Mapped, it is the IPv4 address itself: that is what a socket connects to.
+  // A mapped address is treated as its IPv4 address, to which a socket connects.
   const meant = holds(MAPPED, given) ? v4Within(given, 0) : given;
   if (allow.some((entry) => isWithin(entry, meant))) return false;
   return isReserved(meant);
 }
 
-/** The list of an operator, who should hear of a slip before the first job does. */
+/** Checks the operator's list at the start of a worker. */
 export function checkAllow(value: unknown, path: string): readonly string[] {
   const entry = (given: unknown, at: string): string => {
     if (typeof given === "string" && (given === EVERYTHING || parseRange(given) !== null)) return given;
@@ -72,7 +71,7 @@ export function checkAllow(value: unknown, path: string): readonly string[] {
 
 function isReserved(address: ParsedAddress): boolean {
   if (address.family === 4) return BLOCKED_V4.some((each) => holds(each, address));
-  // Through a gateway these reach the IPv4 address inside. Allowing that one does not allow the way around it.
+  // Through a gateway these reach the IPv4 address inside. Allowing the IPv4 address does not allow these forms of it.
   if (holds(NAT64, address)) return isReserved(v4Within(address, 0));
   if (holds(SIX_TO_FOUR, address)) return isReserved(v4Within(address, 80));
   return !holds(GLOBAL_V6, address) || BLOCKED_V6.some((each) => holds(each, address));
@@ -88,8 +87,8 @@ function isWithin(entry: string, address: ParsedAddress): boolean {
 }
 
 function holds({ family, bits, prefix }: AddressRange, address: ParsedAddress): boolean {
-  const rest = BigInt((family === 4 ? 32 : 128) - prefix);
-  return family === address.family && bits >> rest === address.bits >> rest;
+  const hostBits = BigInt((family === 4 ? 32 : 128) - prefix);
+  return family === address.family && bits >> hostBits === address.bits >> hostBits;
 }
 
 function ranges(...texts: string[]): AddressRange[] {
@@ -102,7 +101,7 @@ function range(text: string): AddressRange {
   return parsed;
 }
 
-/** An address is a range of one. */
+/** A single address is a range of one. */
 function parseRange(text: string): AddressRange | null {
   const [, base = "", length] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
   const address = parse(base);
@@ -110,13 +109,13 @@ function parseRange(text: string): AddressRange | null {
   const most = address.family === 4 ? 32 : 128;
   const prefix = length === undefined ? most : Number(length);
   if (prefix > most) return null;
-  // Written as mapped ("::ffff:10.0.0.0/104"), it is compared as what it means.
+  // A mapped range ("::ffff:10.0.0.0/104") is compared as its IPv4 range.
   const isMapped = address.family === 6 && prefix >= 96 && address.bits >> 32n === 0xffffn;
   return isMapped ? { ...v4Within(address, 0), prefix: prefix - 96 } : { ...address, prefix };
 }
 
 function parse(text: string): ParsedAddress | null {
-  // A zone ("fe80::1%eth0") names a network card, not another address.
+  // A zone ("fe80::1%eth0") is a network interface, not part of the address.
   const [plain = ""] = text.split("%", 1);
   const family = isIP(plain);
   if (family === 4) return { family, bits: v4Bits(plain) };
@@ -127,7 +126,7 @@ function v4Bits(text: string): bigint {
   return text.split(".").reduce((bits, part) => (bits << 8n) | BigInt(part), 0n);
 }
 
-/** `isIP` has said that it is one, so only the shortened forms are left to spell out. */
+/** `isIP` has validated it; only shortened forms have to be expanded. */
 function v6Bits(text: string): bigint {
   const groups = text.replace(/[\d.]+\.\d+$/, (quad) => {
     const bits = v4Bits(quad);

@@ -1,6 +1,6 @@
-/** Reads a response's body up to a number of bytes, unpacked. What was packed is counted as it comes out, so that a
- *  bomb is cut after its first megabyte; what goes in is counted too, since packed data need not come to anything.
- *  Not promised: text in a `content-encoding` that we never asked for. It is left as it is. */
+/** Reads and decompresses the body of a response, up to a number of bytes. Decompressed bytes are counted, so that a zip bomb is
+ *  cut off at the limit, and so are compressed bytes, since compressed data may expand to nothing.
+ *  Not promised: a `content-encoding` that was not requested. Such a body is left as it is. */
 import type { IncomingMessage } from "node:http";
 import type { Transform } from "node:stream";
 import { pipeline } from "node:stream/promises";
@@ -12,11 +12,11 @@ export interface Body {
   readonly isCut: boolean;
 }
 
-/** `deflate` is understood but not asked for: servers do not agree on what it is. */
+/** `deflate` is supported but not requested: servers do not agree on its format. */
 export const ACCEPT_ENCODING = "gzip, br";
 
-/** Packed, a body that cannot be made smaller is a little larger than itself. */
-const PACKING_ROOM = 65_536;
+/** A body that cannot be compressed is slightly larger in compressed form. */
+const COMPRESSION_OVERHEAD = 65_536;
 
 const CUT = Symbol("cut");
 
@@ -27,20 +27,20 @@ export async function readBody(
   signal: AbortSignal,
 ): Promise<Body> {
   const chunks: Buffer[] = [];
-  let packed = 0;
+  let compressed = 0;
   let size = 0;
 
   async function* counted(source: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
     for await (const chunk of source) {
-      packed += chunk.length;
-      if (packed > maxBytes + PACKING_ROOM) throw CUT;
+      compressed += chunk.length;
+      if (compressed > maxBytes + COMPRESSION_OVERHEAD) throw CUT;
       yield chunk;
     }
   }
   async function collect(source: AsyncIterable<Buffer>): Promise<void> {
     for await (const chunk of source) {
-      const room = maxBytes - size;
-      chunks.push(chunk.length > room ? chunk.subarray(0, room) : chunk);
+      const left = maxBytes - size;
+      chunks.push(chunk.length > left ? chunk.subarray(0, left) : chunk);
       size += chunk.length;
       if (size > maxBytes) throw CUT;
     }
@@ -52,8 +52,8 @@ export async function readBody(
     else await pipeline(response, counted, decoder, collect, { signal });
   } catch (error) {
     if (error === CUT) return { bytes: Buffer.concat(chunks), isCut: true };
-    // HEAD, 204 and careless servers name an encoding and send nothing, which no decoder takes for an end.
-    const isEmpty = packed === 0 && response.complete && !signal.aborted;
+    // Replies to HEAD, 204, and some other replies have an encoding but no body, which decoders treat as an error.
+    const isEmpty = compressed === 0 && response.complete && !signal.aborted;
     if (!isEmpty) throw error;
   }
   return { bytes: Buffer.concat(chunks), isCut: false };
@@ -64,7 +64,7 @@ function decoderFor(encoding: string | undefined): Transform | null {
     case "gzip":
     case "x-gzip":
     case "deflate":
-      return createUnzip(); // by its first bytes it knows the one from the other
+      return createUnzip(); // detects the format by its first bytes
     case "br":
       return createBrotliDecompress();
     default:

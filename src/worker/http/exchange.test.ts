@@ -132,7 +132,7 @@ describe("a blocked address", () => {
   it("is refused behind a name, and the message does not tell it", async () => {
     for (const address of ["10.1.2.3", "169.254.169.254", "fd00::1", "::ffff:10.1.2.3", "fe80::1%eth0"]) {
       const refused = fetched({ url: "http://inside.test/?q=s3cret" }, { lookup: answers([address]) });
-      const message = expect.stringMatching(/^inside\.test leads to .*allowAddresses/);
+      const message = expect.stringMatching(/^inside\.test is a .*allowAddresses/);
       await expect(refused).rejects.toMatchObject({ ...refusal, message });
       await expect(refused).rejects.not.toMatchObject({ message: expect.stringContaining(address) });
     }

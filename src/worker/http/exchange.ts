@@ -1,5 +1,7 @@
-/** One HTTP exchange: a request, the redirects it leads to, one response. At each hop a name is resolved once, every
- *  address is checked, and the socket goes to the first of them and nowhere else. */
+/** One HTTP exchange: a request, its redirects, one response. At each hop the name is resolved once, every address is checked,
+ *  and the socket connects to the first of them only, so that a name that changes between check and connect has no effect. The
+ *  connected address is checked again before the request is sent. Nothing is kept alive or shared between exchanges, and proxy
+ *  settings of the environment are ignored. Not promised: a retry with the second address of a name; the job is retried. */
 
 import { ADDRCONFIG } from "node:dns";
 import { lookup as systemLookup } from "node:dns/promises";
@@ -13,10 +15,9 @@ import type { Clock } from "../../lib/clock.ts";
 import { isBlocked } from "./address.ts";
 import { ACCEPT_ENCODING, type Body, readBody } from "./body.ts";
 
-// An exchange that we ended ourselves. Errors of the system (ECONNREFUSED, ENOTFOUND, …) pass as they are.
-
 type ExchangeCode = "blocked_address" | "bad_redirect" | "too_many_redirects" | "ETIMEDOUT" | "ABORT_ERR";
 
+/** An exchange that was ended by this module. System errors (ECONNREFUSED, ENOTFOUND, …) are thrown unchanged. */
 export class ExchangeError extends Error {
   readonly code: ExchangeCode;
   readonly class: FailureClass;
@@ -29,9 +30,7 @@ export class ExchangeError extends Error {
   }
 }
 
-// Where a redirect leads, and what is sent there. Pure; whether the new address may be reached is asked when it is
-// resolved, as for the first one.
-
+/** A request to one URL. */
 export interface RedirectHop {
   readonly url: URL;
   readonly method: string;
@@ -39,16 +38,16 @@ export interface RedirectHop {
   readonly body: string | null;
 }
 
-/** 300 and 304 have no one place to go to, 305 and 306 are long gone. */
+/** 300 and 304 have no single target; 305 and 306 are obsolete. */
 const REDIRECTS: readonly number[] = [301, 302, 303, 307, 308];
-/** What may go to another origin than the one it was written for. All else may hold a secret, whatever its name. */
+/** Headers that are also sent to another origin. Any other may contain a secret, whatever its name. */
 const HARMLESS: readonly string[] = ["accept", "accept-encoding", "accept-language", "content-type", "user-agent"];
 
 export function isRedirect(status: number, location: string | undefined): location is string {
   return REDIRECTS.includes(status) && location !== undefined;
 }
 
-/** The request that follows. Throws where it must not be followed. */
+/** The request that follows a redirect. Throws if it must not be followed; its address is checked when it is resolved. */
 export function follow(hop: RedirectHop, status: number, location: string): RedirectHop {
   const url = target(hop.url, location);
   const becomesGet = status === 303 ? hop.method !== "HEAD" : status <= 302 && hop.method === "POST";
@@ -66,26 +65,21 @@ function target(from: URL, location: string): URL {
     throw new ExchangeError("bad_redirect", "logical", `${shownUrl(from.href)} redirects to ${why}`);
   };
   const url = URL.canParse(location, from.href) ? new URL(location, from.href) : null;
-  if (url === null) return refuse("what is no address");
-  if (url.protocol !== "http:" && url.protocol !== "https:") return refuse(`${url.protocol}, not to http or https`);
-  // Everyone on the way could read what was meant to be hidden from them.
-  if (from.protocol === "https:" && url.protocol === "http:") return refuse("http, away from https");
-  if (url.username !== "" || url.password !== "") return refuse("an address with a user or password");
+  if (url === null) return refuse("an invalid URL");
+  if (url.protocol !== "http:" && url.protocol !== "https:")
+    return refuse(`a ${url.protocol} URL; only http and https`);
+  // The request was meant to be encrypted.
+  if (from.protocol === "https:" && url.protocol === "http:") return refuse("http; only https is followed from https");
+  if (url.username !== "" || url.password !== "") return refuse("a URL with a user or password");
   url.hash = "";
   return url;
 }
-
-// One HTTP exchange: a request, the redirects it leads to, one response. A name is resolved once a hop, every address
-// it has is checked, and the socket goes to the first of them and nowhere else: a name that changes between check and
-// connect changes nothing. What the socket is connected to is checked again before a byte of the request is sent.
-// Nothing is kept alive or shared between exchanges, and no proxy is read from the environment. Not promised: another
-// try with the second address of a name; the job's policy tries again.
 
 export interface HttpReply extends Body {
   readonly status: number;
   /** By lower-case name, without a prototype. Repeated ones are joined by commas, but for set-cookie, a list. */
   readonly headers: Readonly<Record<string, string | readonly string[]>>;
-  /** Where it came from in the end, fit for messages. */
+  /** The final URL, for messages. */
   readonly url: string;
 }
 
@@ -100,9 +94,9 @@ export interface ExchangeOptions {
   readonly allow: readonly string[];
   readonly clock: Clock;
   readonly signal: AbortSignal;
-  /** Told of the address that a host led to: for the operator, not for who wrote the job. */
+  /** Called with the blocked address of a host: for the operator, not for the author of the job. */
   readonly onBlocked?: (host: string, address: string) => void;
-  /** Tests bring their own. */
+  /** For tests. */
   readonly lookup?: Lookup;
   /** Certificates to trust instead of the system's. */
   readonly ca?: string;
@@ -115,7 +109,7 @@ export async function exchange(request: CheckedHttp, options: ExchangeOptions): 
   const { url: first, timeoutMs } = request;
   const timedOut = () =>
     stop.abort(new ExchangeError("ETIMEDOUT", "transient", `timed out after ${showMs(timeoutMs)}: ${shownUrl(first)}`));
-  const aborted = () => stop.abort(new ExchangeError("ABORT_ERR", "transient", `given up: ${shownUrl(first)}`));
+  const aborted = () => stop.abort(new ExchangeError("ABORT_ERR", "transient", `cancelled: ${shownUrl(first)}`));
   const cancel = clock.after(timeoutMs, timedOut);
   signal.addEventListener("abort", aborted);
   if (signal.aborted) aborted();
@@ -141,7 +135,7 @@ async function hops(request: CheckedHttp, options: ExchangeOptions): Promise<Htt
       const read = await readBody(response, textOf(received["content-encoding"]), request.maxBytes, options.signal);
       return { ...read, status, headers: received, url: shownUrl(hop.url.href) };
     }
-    response.destroy(); // what it says beside the address is of no interest
+    response.destroy(); // only the location of a redirect is used
     if (followed === request.redirects) {
       const message = `${shownUrl(request.url)}: more than ${request.redirects} redirects`;
       throw new ExchangeError("too_many_redirects", "logical", message);
@@ -159,12 +153,12 @@ async function send(hop: RedirectHop, options: ExchangeOptions): Promise<http.In
     if (all) done(null, [{ ...pinned }]);
     else done(null, pinned.address, pinned.family);
   };
-  // Node leaves the length out for methods that rarely have a body, and the body would be taken for another request.
+  // Node omits the length for methods that rarely have a body; servers would then parse the body as another request.
   const length: RedirectHop["headers"] = body === null ? [] : [["content-length", String(Buffer.byteLength(body))]];
   const headers = Object.fromEntries([["accept-encoding", ACCEPT_ENCODING], ...hop.headers, ...length]);
   const common: https.RequestOptions = {
     ...{ host, port: url.port, path: url.pathname + url.search, method, headers, lookup, signal: options.signal },
-    // The machine's own settings must not widen what is said here.
+    // Explicit, so that global settings of the process do not apply.
     ...{ agent: false, autoSelectFamily: false, insecureHTTPParser: false, maxHeaderSize: 16_384 },
   };
   const secure = { ...common, rejectUnauthorized: true, ...(options.ca === undefined ? {} : { ca: options.ca }) };
@@ -172,8 +166,8 @@ async function send(hop: RedirectHop, options: ExchangeOptions): Promise<http.In
     const request = url.protocol === "https:" ? https.request(secure) : http.request(common);
     request.on("error", failed);
     request.on("response", done);
-    // An answer that asks to speak another protocol ends without an error and without a response.
-    request.on("close", () => failed(Object.assign(new Error("closed without an answer"), { code: "ECONNRESET" })));
+    // A reply with a protocol upgrade ends without an error and without a response.
+    request.on("close", () => failed(Object.assign(new Error("closed without a response"), { code: "ECONNRESET" })));
     request.on("socket", (socket: Socket) => {
       const connected = () => {
         const address = socket.remoteAddress ?? "";
@@ -186,11 +180,11 @@ async function send(hop: RedirectHop, options: ExchangeOptions): Promise<http.In
   });
 }
 
-/** The one address to connect to. That a name also leads to a blocked one is reason enough to refuse it. */
+/** The address to connect to. A name with any blocked address is refused. */
 async function resolve(host: string, options: ExchangeOptions): Promise<ResolvedAddress> {
   const { lookup = systemAddresses, allow, signal } = options;
   signal.throwIfAborted();
-  const family = isIP(host); // a socket takes these without asking any lookup
+  const family = isIP(host); // sockets connect to these without a lookup
   const all = family === 0 ? await Promise.race([rejection(signal), lookup(host)]) : [{ address: host, family }];
   const refused = all.find(({ address }) => isBlocked(address, allow));
   if (refused !== undefined) throw blocked(host, refused.address, options);
@@ -199,23 +193,23 @@ async function resolve(host: string, options: ExchangeOptions): Promise<Resolved
   return first;
 }
 
-/** As other programs on this machine resolve names; families that it has no network for are left out. */
+/** Resolves a name as other programs on this machine do; address families without a network are left out. */
 function systemAddresses(host: string): Promise<readonly ResolvedAddress[]> {
   return systemLookup(host, { all: true, hints: ADDRCONFIG });
 }
 
-/** A lookup cannot be called off: it is left behind. */
+/** A lookup cannot be cancelled: its result is ignored. */
 function rejection(signal: AbortSignal): Promise<never> {
   const rejected = new Promise<never>((_, failed) => {
     signal.addEventListener("abort", () => failed(signal.reason), { once: true });
   });
-  rejected.catch(() => {}); // it may come when nobody waits for it any more
+  rejected.catch(() => {}); // it may reject after the race
   return rejected;
 }
 
 function blocked(host: string, address: string, { onBlocked }: ExchangeOptions): ExchangeError {
   onBlocked?.(host, address);
-  const message = `${host} leads to a loopback, private or reserved address; the worker's allowAddresses can permit it`;
+  const message = `${host} is a loopback, private or reserved address; permit it with the worker's allowAddresses`;
   return new ExchangeError("blocked_address", "invalid", message);
 }
 

@@ -210,9 +210,11 @@ describe("a request", () => {
     const input = { url: `http://inside.test:${server.port}/200?token=s3cret` };
     const failure = await failureOf(input, { allow: [], log, lookup });
     expect(failure).toMatchObject({ kind: "error", class: "invalid", code: "blocked_address" });
-    expect(failure.message).toMatch(/^inside\.test leads to .* the worker's allowAddresses/);
+    expect(failure.message).toMatch(/^inside\.test is a .* the worker's allowAddresses/);
     expect(failure.message).not.toMatch(/inside$|s3cret|127\.0\.0\.1/);
-    expect(log).toHaveBeenCalledExactlyOnceWith("warn", expect.stringContaining("inside.test leads to 127.0.0.1"));
+    expect(log).toHaveBeenCalledExactlyOnceWith("warn", "request blocked by allowAddresses", {
+      ...{ jobId: expect.any(String), host: "inside.test", address: "127.0.0.1" },
+    });
     expect(server.connections).toBe(0);
   });
 

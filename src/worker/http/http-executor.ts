@@ -1,7 +1,6 @@
-/** Runs a job of the kind `http`: one exchange, and what its answer means for the job. Returns an outcome and never
- *  throws. An expected status completes the job; any other is a failure that carries the status, and the policy decides.
- *  Every attempt of a job sends the same Idempotency-Key. What it cannot do: know whether a server that did not answer
- *  has done the work all the same. Only a server that heeds the key can make that harmless. */
+/** Runs a job of the kind `http`: one exchange, and its outcome. Never throws. An expected status completes the job; any other
+ *  is a failure with that status, and the policy decides. Every attempt of a job sends the same Idempotency-Key. It cannot know
+ *  whether a server that did not answer has done the work; only a server that honours the key makes a retry harmless. */
 
 import { type Failure, failure } from "../../core/decision/failure.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
@@ -10,6 +9,7 @@ import { type CheckedHttp, checkHttpInput, MAX_BODY_BYTES, shownUrl } from "../.
 import { NO_INPUT } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { jsonDepth } from "../../lib/json-text.ts";
+import type { FieldLog } from "../../lib/log.ts";
 import { isOver, storable } from "../../lib/text.ts";
 import type { AttemptRun } from "../attempt-run.ts";
 import type { ExecutionResult, Executor } from "../executor.ts";
@@ -17,21 +17,21 @@ import { checkAllow } from "./address.ts";
 import { ExchangeError, exchange, type HttpReply, type Lookup } from "./exchange.ts";
 
 export interface HttpExecutorOptions {
-  /** Loopback, private and reserved addresses that jobs may reach all the same: addresses, ranges, or "private". */
+  /** Loopback, private and reserved addresses that jobs may reach: addresses, ranges, or "private". */
   readonly allow: readonly string[];
   readonly clock: Clock;
-  readonly log?: (level: "error" | "warn" | "info", message: string) => void;
-  /** Resolves names in place of the system. */
+  readonly log?: FieldLog;
+  /** Resolves names instead of the system. */
   readonly lookup?: Lookup;
-  /** Certificates to trust in place of the system's. */
+  /** Certificates to trust instead of the system's. */
   readonly ca?: string;
 }
 
-/** Enough of a body to tell what the server meant. */
+/** Characters of the body that an error message quotes. */
 const EXCERPT = 200;
-/** As deep as payloads may be; what is deeper stays text. */
+/** The limit of payloads; deeper JSON is stored as text. */
 const MAX_JSON_DEPTH = 64;
-/** Methods that change something: done twice by mistake, it matters. */
+/** Methods with side effects, which get an Idempotency-Key. */
 const CHANGING: readonly string[] = ["POST", "PUT", "PATCH", "DELETE"];
 
 /** Throws a `ConfigError` when `allow` has a mistake. */
@@ -46,7 +46,7 @@ async function runHttp(run: AttemptRun, options: HttpExecutorOptions): Promise<E
     request = withOurHeaders(checkHttpInput(inputOf(run.job.payload), "payload"), run.jobId);
     const { allow, clock, log, lookup, ca } = options;
     const onBlocked = (host: string, address: string) =>
-      log?.("warn", `${run.jobId}: http: ${host} leads to ${address}, which allowAddresses does not permit`);
+      log?.("warn", "request blocked by allowAddresses", { jobId: run.jobId, host, address });
     const injected = { ...(lookup === undefined ? {} : { lookup }), ...(ca === undefined ? {} : { ca }) };
     const reply = await exchange(request, { allow, clock, signal: run.signal, onBlocked, ...injected });
     return judge(request, reply, clock);
@@ -55,7 +55,7 @@ async function runHttp(run: AttemptRun, options: HttpExecutorOptions): Promise<E
   }
 }
 
-/** What JSON.parse says of a mistake quotes the text, which may be a secret. */
+/** Does not pass on the error of JSON.parse, which quotes the text: it may contain a secret. */
 function inputOf(payload: string): unknown {
   if (payload === NO_INPUT) return undefined;
   try {
@@ -85,7 +85,7 @@ function judge(request: CheckedHttp, reply: HttpReply, clock: Clock): ExecutionR
   };
   if (isCut) return tooLarge(`the body is over ${request.maxBytes} bytes`);
   const result = resultOf(reply);
-  // Quotes and base64 make it longer than the body was. The engine would refuse it, with less to say.
+  // Quoting and base64 make it longer than the body. The engine would refuse it with a less specific message.
   if (isOver(result, MAX_BODY_BYTES)) return tooLarge(`the result is over ${MAX_BODY_BYTES} bytes`);
   return { outcome: { kind: "completed", result } };
 }
@@ -94,7 +94,7 @@ function resultOf({ status, headers, bytes }: HttpReply): string {
   return `{"status_code":${status},"headers":${JSON.stringify(headers)},"body":${bodyOf(bytes, headers["content-type"])}}`;
 }
 
-/** The body as JSON text. JSON is handed on as it came, so that numbers keep digits that JavaScript would lose. */
+/** The body as JSON text. JSON is passed on unchanged, so that numbers keep digits that JavaScript would lose. */
 function bodyOf(bytes: Buffer, type: HttpReply["headers"][string] | undefined): string {
   let text: string;
   try {
@@ -117,22 +117,22 @@ function parses(text: string): boolean {
 }
 
 function oneLine(bytes: Buffer): string {
-  // Four bytes are the most that a character takes, and white space in between is made short.
+  // A character has at most four bytes; the rest is for white space that is collapsed.
   const text = bytes.subarray(0, EXCERPT * 16).toString("utf8");
   return storable(text.replaceAll(/[\s\p{Cc}]+/gu, " ").trim(), EXCERPT);
 }
 
-/** Seconds or a date. A date is compared with the server's own clock where it tells it: ours may differ. */
+/** Retry-After is in seconds or a date. A date is compared with the server's `Date` header, if any: our clock may differ. */
 function retryAfterMs({ headers }: HttpReply, clock: Clock): number | null {
-  const asked = String(headers["retry-after"] ?? "").trim();
-  if (/^\d+$/.test(asked)) return Math.min(Number(asked) * 1_000, MAX_DURATION_MS);
-  const until = dateMs(asked);
+  const value = String(headers["retry-after"] ?? "").trim();
+  if (/^\d+$/.test(value)) return Math.min(Number(value) * 1_000, MAX_DURATION_MS);
+  const until = dateMs(value);
   if (until === null) return null;
   const now = dateMs(String(headers.date ?? "")) ?? clock.now();
   return Math.min(Math.max(0, Math.round(until - now)), MAX_DURATION_MS);
 }
 
-/** The three forms of HTTP begin with a day; JavaScript would read a date into almost anything. */
+/** The three date formats of HTTP begin with a weekday; JavaScript would parse almost anything as a date. */
 function dateMs(text: string): number | null {
   const isDate = /^(mon|tue|wed|thu|fri|sat|sun)[a-z]*,? .*\d\d:\d\d:\d\d/i.test(text);
   const ms = isDate ? Date.parse(/ GMT$/i.test(text) ? text : `${text} GMT`) : Number.NaN;

@@ -77,12 +77,12 @@ describe("a redirect", () => {
   });
 
   it.each([
-    ["http://example.com/", "away from https"],
+    ["http://example.com/", "only https is followed from https"],
     ["file:///etc/passwd", "file:"],
     ["gopher://example.com/", "gopher:"],
     ["javascript:alert(1)", "javascript:"],
-    ["http://", "no address"],
-    ["https://a b/", "no address"],
+    ["http://", "an invalid URL"],
+    ["https://a b/", "an invalid URL"],
     ["https://u:p@example.com/", "user or password"],
   ])("to %s is refused", (location, why) => {
     const refused = expect.objectContaining({

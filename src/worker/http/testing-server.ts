@@ -1,17 +1,17 @@
-/** For tests only: servers on loopback with ports of their own, gone when the test is. Nothing outside of tests imports
- *  this file. */
+/** For tests only: servers on loopback with free ports, closed at the end of the test. Nothing outside of tests imports this
+ *  file. */
 import * as http from "node:http";
 import * as https from "node:https";
 import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
 
 export interface TestServer {
   readonly port: number;
-  /** Without a slash at the end. */
+  /** Without a trailing slash. */
   readonly url: string;
   readonly requests: readonly ReceivedRequest[];
   /** Sockets that are open now. */
   readonly open: ReadonlySet<Socket>;
-  /** How many there have been. */
+  /** Connections so far. */
   readonly connections: number;
   [Symbol.asyncDispose](): Promise<void>;
 }
@@ -25,7 +25,7 @@ export interface ReceivedRequest {
 
 type TestAnswer = (response: http.ServerResponse, request: ReceivedRequest) => void;
 
-/** Reads each request to its end, keeps it, and has it answered. */
+/** Reads each request to its end, records it, and lets `answer` reply. */
 export async function serve(answer: TestAnswer, options: { host?: string; tls?: boolean } = {}): Promise<TestServer> {
   const requests: ReceivedRequest[] = [];
   const listener: http.RequestListener = async (request, response) => {
@@ -41,7 +41,7 @@ export async function serve(answer: TestAnswer, options: { host?: string; tls?: 
   return listen(server, requests, host);
 }
 
-/** Answers whatever comes with what `talk` writes. */
+/** Lets `talk` answer on the raw socket after the first data. */
 export function serveRaw(talk: (socket: Socket) => void): Promise<TestServer> {
   return listen(
     createServer((socket) => socket.once("data", () => talk(socket))),
@@ -55,7 +55,7 @@ async function listen(server: Server, requests: readonly ReceivedRequest[], host
   server.on("connection", (socket: Socket) => {
     connections += 1;
     open.add(socket);
-    socket.on("error", () => {}); // clients that hang up are what is tested
+    socket.on("error", () => {}); // tests include clients that hang up
     socket.on("close", () => open.delete(socket));
   });
   await new Promise<void>((done, failed) => server.on("error", failed).listen(0, host, done));
@@ -82,7 +82,7 @@ export async function freePort(): Promise<number> {
   return server.port;
 }
 
-/** Of `tls.test`, signed by itself, good until 2120. The key protects nothing. */
+/** Self-signed certificate of `tls.test`, valid until 2120. The key protects nothing. */
 export const CERTIFICATE = `-----BEGIN CERTIFICATE-----
 MIIBZzCCAQygAwIBAgIBATAKBggqhkjOPQQDAjAXMRUwEwYDVQQDDAxwZXJkdXJl
 IHRlc3QwIBcNMjAwMTAxMDAwMDAwWhgPMjEyMDAxMDEwMDAwMDBaMBcxFTATBgNV

@@ -14,7 +14,7 @@ import { describe, expect, it, onTestFinished } from "vitest";
 import { tempDir } from "../../../test/http-worker/kit.ts";
 import { namedPipe } from "../../../test/kit.ts";
 import { systemClock } from "../../lib/system-clock.ts";
-import { giveDirectory } from "../exec/run-user.ts";
+import { chownDirectory } from "../exec/run-user.ts";
 import { processName } from "../process-proof.ts";
 import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
 
@@ -79,7 +79,7 @@ describe("the directory of a host", () => {
       const failed = host.adopt("job_a", 2, async (dir) => {
         mkdirSync(join(dir, "kept"));
         chmodSync(root, 0o700); // that user cannot come here: whoever removes it anyway is root
-        await giveDirectory(dir, { uid: 54_321, gid: 54_321 });
+        await chownDirectory(dir, { uid: 54_321, gid: 54_321 });
         throw new Error("the rest is lost");
       });
       await expect(failed).rejects.toThrow("the rest is lost");

@@ -1,29 +1,30 @@
-/** The directory that all workers of a user on this host share. It outlives them, so that the next attempt of a job finds here
- *  what the one before left, scratch files too, also after its worker was killed:
+/** The directory that all workers of a user on this host share. It outlives them, so that the next attempt of a job finds the
+ *  files of the previous one, scratch files too, even if its worker was killed:
  *
- *    <root>/<jobId>/attempt_<n>/        as the command sees it
- *    <root>/<jobId>/attempt_<n>.held    while a worker holds it: by which process
- *    <root>/<jobId>/.keep               its scratch files are to stay when it ends, as it asks
+ *    <root>/<jobId>/attempt_<n>/        the directory of the command
+ *    <root>/<jobId>/attempt_<n>.held    while a worker holds the attempt: identifies its process
+ *    <root>/<jobId>/.keep               the job keeps its scratch files when it ends (option `keep`)
  *
- *  A job that has ended is removed at once by the worker that reported its end. Of all others nobody here hears how they end:
- *  they are kept up to an age and a number of bytes, the last used first. Nothing of a job with an attempt that is held is
- *  ever removed. What is removed is moved aside first, in one step: whoever comes at the same moment finds all or nothing. */
+ *  The worker that reports the end of a job removes its files at once. How other jobs end is not known here: their files are kept
+ *  up to an age and a total size, the most recently used first. Files of a job with a held attempt are never removed. Files are
+ *  renamed before they are removed, so that a concurrent reader finds all of them or none. */
 import { chmod, lstat, mkdir, readdir, rename, rm, utimes, writeFile } from "node:fs/promises";
 import { basename, join } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
 import { openPlain, removeAll, sizeBelow } from "../../files/plain-files.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { removeGiven } from "../exec/run-user.ts";
+import type { FieldLog } from "../../lib/log.ts";
+import { removeAsOwner } from "../exec/run-user.ts";
 import { hasEnded, isOfThisBoot, processName } from "../process-proof.ts";
 
 export interface HostDirectoryOptions {
   readonly root: string;
   readonly clock: Clock;
-  /** For how long, and up to how many bytes in all, jobs are kept that no worker holds. */
+  /** How long, and up to how many bytes in total, files of jobs are kept that no worker holds. */
   readonly keepMs: number;
   readonly keepBytes: number;
-  readonly log: (level: "warn", message: string) => void;
-  /** Commands run as another user, who must be able to pass to the directory of an attempt, and to see nothing on the way. */
+  readonly log: FieldLog;
+  /** Commands run as another user, who must be able to enter the directory of an attempt, but not to list those above it. */
   readonly isPassable?: boolean;
 }
 
@@ -35,9 +36,9 @@ const ASIDE = ".removing-";
 const PASSABLE = 0o711;
 const SWEEP_MS = 300_000;
 const TOUCH_MS = 60_000;
-/** Where the kernel knows nothing of the process, as in another container, this long without a sign means that it is gone. */
+/** If the process cannot be checked, as in another container, its mark expires after this long without an update. */
 const SILENT_MS = 600_000;
-/** More than this is not counted: what is not counted is not kept. */
+/** More than this is not counted, and files that are not counted are not kept. */
 const MAX_JOBS = 10_000;
 const MAX_ENTRIES = 200_000;
 const TRIES = 5;
@@ -60,7 +61,7 @@ export class HostDirectory {
     const { root } = options;
     await mkdir(root, { recursive: true, mode: 0o700 });
     const found = await lstat(root);
-    // In a directory for everybody somebody else may have been first, and would own what commands write.
+    // In a world-writable directory another user may have created it first, and would own what commands write.
     if (!found.isDirectory() || (process.getuid !== undefined && found.uid !== process.getuid())) {
       throw new ConfigError({ path: "dir", given: root, allowed: "a directory that belongs to this user" });
     }
@@ -76,7 +77,7 @@ export class HostDirectory {
     return join(this.#options.root, jobId, `attempt_${attempt}`);
   }
 
-  /** Makes the directory of an attempt, which is held until it is released. */
+  /** Creates the directory of an attempt and holds it until `release`. */
   async begin(jobId: string, attempt: number, keep: boolean): Promise<string> {
     const dir = this.dirOf(jobId, attempt);
     for (let left = TRIES; ; left--) {
@@ -86,16 +87,16 @@ export class HostDirectory {
         if (keep) await writeFile(join(dir, "..", KEEP), "", { mode: 0o600 });
         await writeFile(`${dir}${HELD}`, JSON.stringify({ pid: process.pid, process: processName() }), { mode: 0o600 });
         this.#held.add(`${dir}${HELD}`);
-        // Of a job that a restored backup has brought back. What another user may still change is not removed as root.
-        if (!(await removeGiven(join(dir, ".."), [`attempt_${attempt}`]))) {
-          throw new Error(`${dir} belongs to another user and cannot be removed; remove it`);
+        // It can exist if the database was restored from a backup. Files that another user can change are not removed as root.
+        if (!(await removeAsOwner(join(dir, ".."), [`attempt_${attempt}`]))) {
+          throw new Error(`${dir} belongs to another user and cannot be removed; remove it by hand`);
         }
         await removeAll(dir);
         await mkdir(dir, { mode: 0o700 });
         await mkdir(join(dir, "artifacts"), { mode: 0o700 });
         return dir;
       } catch (error) {
-        // The job was moved aside in this very moment.
+        // Another process has just renamed the job's directory to remove it.
         if (left > 0 && codeOf(error) === "ENOENT") continue;
         await this.release(jobId, attempt);
         throw error;
@@ -109,7 +110,7 @@ export class HostDirectory {
     await rm(mark, { force: true }).catch(() => {});
   }
 
-  /** The attempts of a job that lie here, in order. */
+  /** The attempts of a job with a directory here, in order. */
   async attempts(jobId: string): Promise<number[]> {
     const names = await readdir(join(this.#options.root, jobId)).catch(() => []);
     return names
@@ -118,42 +119,46 @@ export class HostDirectory {
       .sort((a, b) => a - b);
   }
 
-  /** Puts an attempt here that ran elsewhere: under its name when all of it has come. */
+  /** Adds the directory of an attempt that ran elsewhere; it gets its name when it is complete. */
   async adopt(jobId: string, attempt: number, fill: (dir: string) => Promise<void>): Promise<string> {
     const dir = this.dirOf(jobId, attempt);
-    const coming = join(dir, "..", `.coming-${process.pid}-${++made}`);
+    const incoming = join(dir, "..", `.coming-${process.pid}-${++made}`);
     try {
-      await mkdir(coming, { mode: 0o700 });
-      await fill(coming);
-      await rename(coming, dir);
+      await mkdir(incoming, { mode: 0o700 });
+      await fill(incoming);
+      await rename(incoming, dir);
       return dir;
     } catch (error) {
-      // It may have been given to the user of the commands already.
-      if (await removeGiven(join(dir, ".."), [basename(coming)])) await removeAll(coming);
-      // Another worker of this host has brought it.
+      // It may already belong to the user of the commands.
+      if (await removeAsOwner(join(dir, ".."), [basename(incoming)])) await removeAll(incoming);
+      // Another worker of this host has fetched it meanwhile.
       if (codeOf(error) === "ENOTEMPTY" || codeOf(error) === "EEXIST") return dir;
       throw error;
     }
   }
 
-  /** Removes what a job that has ended left; not while somebody holds an attempt of it, nor where it asked to keep it. */
+  /** Removes the files of a job that has ended, unless an attempt of it is held or the job keeps its files. */
   async removeJob(jobId: string): Promise<void> {
     const dir = join(this.#options.root, jobId);
     const names: string[] = await readdir(dir).catch(() => []);
     if (!names.includes(KEEP) && !(await this.#isHeld(dir))) await this.#moveAway(dir);
   }
 
-  /** Removes what is older, or more, than is to be kept. Never throws. */
+  /** Removes files beyond the limits of age and size. Never throws. */
   sweep(): Promise<void> {
     this.#sweeping = this.#sweeping
       .then(() => this.#sweep())
       .catch((error: unknown) => {
-        if (!this.#isClosed) this.#options.log("warn", `cannot clean up ${this.#options.root}: ${String(error)}`);
+        if (this.#isClosed) return;
+        this.#options.log("warn", "cannot clean up attempt directories", {
+          dir: this.#options.root,
+          error: String(error),
+        });
       });
     return this.#sweeping;
   }
 
-  /** Lets go of what is held. The directory stays. */
+  /** Releases what is held. The directory stays. */
   async close(): Promise<void> {
     this.#isClosed = true;
     for (const cancel of this.#timers) cancel();
@@ -169,9 +174,9 @@ export class HostDirectory {
       const dir = join(root, name);
       const found = await lstat(dir).catch(() => null);
       if (found === null || !found.isDirectory()) continue;
-      // Of a process that died over it.
+      // Left by a process that was killed during a removal.
       if (name.startsWith(ASIDE) && now - found.ctimeMs > SILENT_MS) {
-        if (await removeGiven(dir, await readdir(dir).catch(() => []))) await removeAll(dir);
+        if (await removeAsOwner(dir, await readdir(dir).catch(() => []))) await removeAll(dir);
       }
       if (JOB.test(name) && !(await this.#isHeld(dir))) free.push({ dir, usedAt: await usedAt(dir, found.mtimeMs) });
     }
@@ -188,7 +193,7 @@ export class HostDirectory {
     }
   }
 
-  /** Moves it aside, and removes it unless somebody has come to hold it meanwhile. */
+  /** Renames the directory, and removes it unless a worker has begun to hold it meanwhile. */
   async #moveAway(dir: string): Promise<void> {
     const aside = join(this.#options.root, `${ASIDE}${process.pid}-${++made}`);
     try {
@@ -205,7 +210,7 @@ export class HostDirectory {
       ))
     )
       return;
-    if (await removeGiven(aside, await readdir(aside).catch(() => []))) await removeAll(aside);
+    if (await removeAsOwner(aside, await readdir(aside).catch(() => []))) await removeAll(aside);
   }
 
   async #isHeld(jobDir: string): Promise<boolean> {
@@ -219,7 +224,7 @@ export class HostDirectory {
       const holder = JSON.parse(await textOf(mark)) as { pid: number; process: string | null };
       if (isOfThisBoot(holder)) return !hasEnded(holder);
     } catch {
-      // It does not exist any more, or a command has replaced it: then its age decides.
+      // The mark does not exist any more, or a command has replaced it: then its age decides.
     }
     const found = await lstat(mark).catch(() => null);
     return found !== null && this.#options.clock.now() - found.mtimeMs < SILENT_MS;
@@ -242,7 +247,7 @@ export class HostDirectory {
   }
 }
 
-/** The beginning of a small file; "" for what is not a plain file: a command of our own user may have put a pipe there. */
+/** The beginning of a small file; "" if it is not a plain file: a command of the same user may have put a pipe there. */
 async function textOf(path: string): Promise<string> {
   const file = await openPlain(path);
   if (file === null) return "";
@@ -254,7 +259,7 @@ async function textOf(path: string): Promise<string> {
   }
 }
 
-/** When a job was last used: the mark of a worker that was killed tells how long it lived. */
+/** When a job was last used: its mark shows how long a worker that was killed was alive. */
 async function usedAt(dir: string, changedAt: number): Promise<number> {
   let last = changedAt;
   for (const name of await readdir(dir).catch(() => [])) {

@@ -1,15 +1,15 @@
-/** Places for commands whose outputs are kept by a server: a directory here, and what goes beyond scratch files sent there while
- *  the attempt runs, all of it before its end is reported. Of an attempt that is lost with its worker, what had been sent is
- *  kept by the server, and its directory here.
+/** Directories of attempts whose outputs are stored by a server. Outputs (not scratch files) are uploaded while the attempt runs,
+ *  and completely before its outcome is reported. If an attempt is lost with its worker, the server keeps what was uploaded, and
+ *  its directory stays on this host.
  *
- *  The next attempt finds the files of the one before: in their directory, scratch files too, if that ran on this host; else
- *  what the server has of them. */
+ *  The next attempt finds the files of the previous one: in their directory, with scratch files, if that ran on this host, else
+ *  downloaded from the server. */
 
 import { join } from "node:path";
 import { listPlainFiles } from "../../files/plain-files.ts";
 import { runName } from "../attempt-run.ts";
-import type { AttemptDirectories, AttemptDirectory } from "../exec/exec-executor.ts";
-import { giveDirectory, type RunUser } from "../exec/run-user.ts";
+import type { AttemptDirectories, RunningAttempt } from "../exec/exec-executor.ts";
+import { chownDirectory, type RunUser } from "../exec/run-user.ts";
 import type { LinkParts } from "../http-link/link-parts.ts";
 import { fetchEarlier, fetchStdin, findEarlier } from "./earlier-files.ts";
 import { HostDirectory, type HostDirectoryOptions } from "./host-directory.ts";
@@ -17,12 +17,12 @@ import { SessionFiles, type SessionLookup } from "./session-files.ts";
 import { UploadQueue } from "./upload-queue.ts";
 
 export interface RemoteDirectoriesOptions extends Pick<HostDirectoryOptions, "keepMs" | "keepBytes" | "log"> {
-  /** Of the link that the attempts come through. */
+  /** Of the worker's link. */
   readonly parts: LinkParts;
   readonly sessionOf: SessionLookup;
   /** Shared by the workers of this machine. */
   readonly dir: string;
-  /** The user that commands run as; null: our own. */
+  /** The user that commands run as; null: the worker's own. */
   readonly user?: RunUser | null;
 }
 
@@ -30,9 +30,9 @@ export interface RemoteDirectories extends AttemptDirectories {
   close(): Promise<void>;
 }
 
-/** An attempt in hand. */
+/** An attempt that this worker holds. */
 interface RemoteAttempt {
-  readonly outbox: UploadQueue;
+  readonly uploads: UploadQueue;
   isFinished: boolean;
   isReleased: boolean;
 }
@@ -48,44 +48,44 @@ export async function remoteDirectories(options: RemoteDirectoriesOptions): Prom
     isPassable: user !== null,
   });
   const files = new SessionFiles(parts, sessionOf);
-  const places = new Map<string, RemoteAttempt>();
-  /** Jobs that have ended, while an attempt of theirs is still in hand. */
+  const attempts = new Map<string, RemoteAttempt>();
+  /** Jobs that have ended, while an attempt of them is still held. */
   const ended = new Set<string>();
   /** Directories of jobs that are being removed. */
   const removals = new Map<string, Promise<void>>();
-  const placeOf = ({ job }: AttemptDirectory) => places.get(runName(job.id, job.attempt));
+  const attemptOf = ({ job }: RunningAttempt) => attempts.get(runName(job.id, job.attempt));
 
-  /** Where the files of the attempt before lie now; null without any, or if they cannot be had. */
-  async function previousOf(placed: AttemptDirectory): Promise<string | null> {
-    const { id, attempt } = placed.job;
+  /** The directory with the files of the previous attempt; null if there are none, or if they cannot be fetched. */
+  async function previousOf(running: RunningAttempt): Promise<string | null> {
+    const { id, attempt } = running.job;
     if (attempt === 1) return null;
     const here = (await host.attempts(id)).filter((n) => n < attempt).at(-1) ?? 0;
     const isLast = here === attempt - 1;
     try {
-      const earlier = isLast ? null : await findEarlier(files, placed);
+      const earlier = isLast ? null : await findEarlier(files, running);
       if (earlier === null || earlier.attempt <= here) return here === 0 ? null : host.dirOf(id, here);
       return await host.adopt(id, earlier.attempt, async (dir) => {
-        await fetchEarlier(files, placed, earlier, dir);
-        if (user !== null) await giveDirectory(dir, user);
+        await fetchEarlier(files, running, earlier, dir);
+        if (user !== null) await chownDirectory(dir, user);
       });
     } catch (error) {
-      placed.log(`the files of the attempt before could not be fetched: ${(error as Error).message}`);
+      running.log(`the files of the previous attempt could not be fetched: ${(error as Error).message}`);
       return null;
     }
   }
 
-  /** When its report was answered and nothing of it is on its way any more. Its directory stays for the next attempt. */
-  async function clear(placed: AttemptDirectory, place: RemoteAttempt): Promise<void> {
-    if (!place.isFinished || !place.isReleased) return;
-    const { id, attempt } = placed.job;
+  /** Releases the attempt once its report was answered and its uploads are finished. Its directory stays for the next attempt. */
+  async function releaseIfDone(running: RunningAttempt, remote: RemoteAttempt): Promise<void> {
+    if (!remote.isFinished || !remote.isReleased) return;
+    const { id, attempt } = running.job;
     await host.release(id, attempt);
-    places.delete(runName(id, attempt)); // not before: who hears now that the job has ended would find it held
+    attempts.delete(runName(id, attempt)); // only after the release: until then removeJob() would find it held on disk
     if (ended.has(id)) await removeJob(id);
   }
 
   async function removeJob(id: string): Promise<void> {
-    const isInHand = [...places.keys()].some((name) => name.startsWith(`${id}.`));
-    if (isInHand) {
+    const isHeld = [...attempts.keys()].some((name) => name.startsWith(`${id}.`));
+    if (isHeld) {
       ended.add(id);
       return;
     }
@@ -96,35 +96,35 @@ export async function remoteDirectories(options: RemoteDirectoriesOptions): Prom
   }
 
   return {
-    async begin(jobId, attempt, keep, placed) {
+    async begin(jobId, attempt, keep, running) {
       await removals.get(jobId)?.catch(() => {}); // a redrive may begin before the last attempt is cleared
       ended.delete(jobId);
       const dir = await host.begin(jobId, attempt, keep);
-      places.set(runName(jobId, attempt), {
-        outbox: new UploadQueue(files, placed, dir, user?.uid),
+      attempts.set(runName(jobId, attempt), {
+        uploads: new UploadQueue(files, running, dir, user?.uid),
         isFinished: false,
         isReleased: false,
       });
-      return { dir, previous: await previousOf(placed) };
+      return { dir, previous: await previousOf(running) };
     },
 
-    openStdin: (jobId, placed) => fetchStdin(files, placed, host.dirOf(jobId, placed.job.attempt)),
+    openStdin: (jobId, running) => fetchStdin(files, running, host.dirOf(jobId, running.job.attempt)),
 
-    follow: (placed) => placeOf(placed)?.outbox.follow(),
+    follow: (running) => attemptOf(running)?.uploads.follow(),
 
-    async finish(placed) {
-      const place = placeOf(placed);
-      if (place === undefined) return;
-      await place.outbox.finish();
-      place.isFinished = true;
-      await clear(placed, place);
+    async finish(running) {
+      const remote = attemptOf(running);
+      if (remote === undefined) return;
+      await remote.uploads.finish();
+      remote.isFinished = true;
+      await releaseIfDone(running, remote);
     },
 
-    async release(placed) {
-      const place = placeOf(placed);
-      if (place === undefined) return;
-      place.isReleased = true;
-      await clear(placed, place);
+    async release(running) {
+      const remote = attemptOf(running);
+      if (remote === undefined) return;
+      remote.isReleased = true;
+      await releaseIfDone(running, remote);
     },
 
     list: (jobId, attempt) => listPlainFiles(join(host.dirOf(jobId, attempt), "artifacts"), user?.uid),

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import type { Answer, Asked } from "../../../test/http-worker/fake-server.ts";
-import { keeper, placed } from "../../../test/http-worker/file-keeper.ts";
+import { keeper, startAttempt } from "../../../test/http-worker/file-keeper.ts";
 import { rounds } from "../../../test/tier.ts";
 import { SentArtifact } from "./sent-artifact.ts";
 
@@ -14,7 +14,7 @@ async function bench(
   answer: (asked: Asked, put: ReturnType<typeof keeper>["put"]) => Answer = (asked, put) => put(asked),
 ) {
   const { kept, staged, put } = keeper();
-  const made = await placed((asked) => answer(asked, put));
+  const made = await startAttempt((asked) => answer(asked, put));
   const path = join(made.dir, "f");
   const file = new SentArtifact(made.files, made.attempt, "artifacts/f", path);
   const passes = (ms: number) => new Promise<void>((resolve) => void made.clock.after(ms, resolve));
@@ -25,15 +25,15 @@ describe("a file of a command", () => {
   it("is sent when it has stopped changing, whole, and then what was added", async () => {
     const { file, path, has, server } = await bench();
     writeFileSync(path, "one");
-    await file.look();
+    await file.sync();
     expect(has()).toBeUndefined();
-    await file.look();
+    await file.sync();
     expect(has()).toBe("one");
-    await file.look();
+    await file.sync();
     expect(server.asked).toHaveLength(1);
     appendFileSync(path, " two");
-    await file.look();
-    await file.look();
+    await file.sync();
+    await file.sync();
     expect(has()).toBe("one two");
     expect(server.asked.at(-1)?.path).toContain("offset=3");
   });
@@ -42,12 +42,12 @@ describe("a file of a command", () => {
     const { file, path, has, passes } = await bench();
     for (let second = 0; second < 5; second++) {
       appendFileSync(path, `${second}`);
-      await file.look();
+      await file.sync();
       expect(has()).toBeUndefined();
       await passes(1_000);
     }
     appendFileSync(path, "5");
-    await file.look();
+    await file.sync();
     expect(has()).toBe("012345");
   });
 
@@ -62,14 +62,14 @@ describe("a file of a command", () => {
     ({ has } = made);
     const { file, path, staged } = made;
     writeFileSync(path, "old");
-    for (let looks = 0; looks < 2; looks++) await file.look();
+    for (let looks = 0; looks < 2; looks++) await file.sync();
     writeFileSync(path, LARGE);
     cut = () => writeFileSync(path, LARGE.slice(1_000).replaceAll("f", "g"));
-    for (let looks = 0; looks < 2; looks++) await file.look();
+    for (let looks = 0; looks < 2; looks++) await file.sync();
     expect([has(), staged.size]).toEqual(["old", 0]);
     cut = () => {};
     writeFileSync(path, LARGE);
-    for (let looks = 0; looks < 2; looks++) await file.look();
+    for (let looks = 0; looks < 2; looks++) await file.sync();
     expect(has() === LARGE).toBe(true);
   });
 
@@ -88,7 +88,7 @@ describe("a file of a command", () => {
             writeFileSync(`${path}.new`, `renamed ${n}`);
             renameSync(`${path}.new`, path);
           } else if (op === "cut") truncateSync(path, 1);
-          else if (op === "look") await file.look();
+          else if (op === "look") await file.sync();
           else await passes(6_000);
         }
         await file.finish();

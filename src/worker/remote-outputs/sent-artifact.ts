@@ -1,27 +1,26 @@
-/** A file of the command's, on its way to the server while the command runs. The command may do anything with it: let it grow,
- *  write it anew, or put another in its place. So what the server has is known by its hash. A file that begins with exactly
- *  that is sent from there on; any other is staged and replaces the old one as a whole, so that nobody ever finds half of a
- *  file that was complete here. What it does not promise: that a file which changes all the time is sent as it was at one
- *  instant, before the command has ended. */
+/** Uploads a file of a running command. The command may do anything with it: append, rewrite, or replace it. So what the server
+ *  has is identified by its hash. If the file still begins with that, only the rest is sent; otherwise the whole file is staged
+ *  and replaces the old one at once, so that the server never shows half of a file that was complete here. Not promised: that a
+ *  file which changes all the time is a consistent snapshot before the command has ended. */
 import { createHash, type Hash } from "node:crypto";
 import type { BigIntStats } from "node:fs";
 import { type FileHandle, lstat } from "node:fs/promises";
 import { openPlain } from "../../files/plain-files.ts";
 import { WireError } from "../../wire/wire-error.ts";
-import type { AttemptDirectory } from "../exec/exec-executor.ts";
+import type { RunningAttempt } from "../exec/exec-executor.ts";
 import { PIECE, PieceWriter } from "./sent-file.ts";
 import type { SessionFiles } from "./session-files.ts";
 
-/** One that keeps changing is sent this often, and less often the larger it is: it is read from the beginning each time. */
+/** A file that keeps changing is sent this often, and less often the larger it is, since it is read from the start each time. */
 const CHANGING_MS = 5_000;
 const CHANGING_BYTES = 64 * 1_048_576;
-/** A file that was written to more recently than this may be written to again without a new time. */
+/** A file written more recently than this may change again without a new modification time. */
 const SURE_MS = 1_000;
-/** A server that loses what is staged is given it again so many times. */
+/** Uploads of a staged file if the server loses it. */
 const TRIES = 3;
 const READ = 262_144;
 
-/** What tells one state of a file from another, nearly always. */
+/** Identifies a state of a file, nearly always. */
 interface FileVersion {
   readonly id: string;
   readonly size: number;
@@ -39,20 +38,20 @@ export class SentArtifact {
   readonly #path: string;
   readonly #owner: number | undefined;
   readonly #files: SessionFiles;
-  readonly #placed: AttemptDirectory;
+  readonly #running: RunningAttempt;
   readonly #writer: PieceWriter;
-  /** As it was at the last look. */
+  /** The version at the last check. */
   #seen = "";
   #changedAt = 0;
   /** The version that the server has, and its bytes; null where it has none. */
   #sent: { readonly version: FileVersion; readonly size: number; readonly sha256: string } | null = null;
-  /** A version that is over the limit. */
+  /** The id of a version that is over the server's limit. */
   #over: string | null = null;
 
-  constructor(files: SessionFiles, placed: AttemptDirectory, name: string, path: string, owner?: number) {
+  constructor(files: SessionFiles, running: RunningAttempt, name: string, path: string, owner?: number) {
     this.#files = files;
-    this.#placed = placed;
-    this.#writer = new PieceWriter(files, placed, name);
+    this.#running = running;
+    this.#writer = new PieceWriter(files, running, name);
     this.name = name;
     this.#path = path;
     this.#owner = owner;
@@ -62,15 +61,15 @@ export class SentArtifact {
     return this.#sent !== null;
   }
 
-  /** Whether the server has it as it is now, or it is not here. */
+  /** Whether the server has the present version, or the file does not exist. */
   async isCurrent(): Promise<boolean> {
     const stats = await lstat(this.#path, { bigint: true }).catch(() => null);
     return stats === null || !stats.isFile() || this.#version(stats).id === this.#sent?.version.id;
   }
 
-  /** Sends it if it is new and has not changed since the last look, or has kept changing for long. With `mayBeSent`, only as
-   *  it was before that was asked, and never while it changes. */
-  async look({ mayBeSent }: { readonly mayBeSent?: () => Promise<boolean> } = {}): Promise<void> {
+  /** Sends the file if it is new and has not changed since the last check, or has been changing for long. With `mayBeSent`, only
+   *  if that agrees, and never while the file is changing. */
+  async sync({ mayBeSent }: { readonly mayBeSent?: () => Promise<boolean> } = {}): Promise<void> {
     const stats = await lstat(this.#path, { bigint: true }).catch(() => null);
     if (stats === null || !stats.isFile()) return;
     const { clock } = this.#files.parts;
@@ -86,19 +85,19 @@ export class SentArtifact {
     await this.#send({ isSteady: false });
   }
 
-  /** The command has ended: sends it as it is. Repeated after an error, it goes on. */
+  /** The command has ended: sends the file as it is. A repeated call resumes after an error. */
   finish(): Promise<void> {
     return this.#send({ isSteady: false });
   }
 
-  /** Takes it from the server. */
+  /** Removes the file from the server. */
   async remove(): Promise<void> {
-    await this.#files.remove(this.#placed, this.name);
+    await this.#files.remove(this.#running, this.name);
     this.#sent = null;
   }
 
-  /** It is over the limit as it is now, and the server keeps none of it: an older one would pass for it. */
-  async over(): Promise<void> {
+  /** The present version is over the server's limit: an older version is removed, since it would be taken for this one. */
+  async markOverLimit(): Promise<void> {
     this.#over = this.#seen;
     if (this.#sent !== null) await this.remove();
   }
@@ -117,7 +116,7 @@ export class SentArtifact {
     }
   }
 
-  /** Where the file begins with what the server has, sends the rest. */
+  /** If the file begins with what the server has, sends the rest; else returns false. */
   async #append(file: FileHandle, version: FileVersion): Promise<boolean> {
     const { size, sha256 } = this.#sent ?? { size: 0, sha256: "" };
     if (this.#sent === null || version.size < size) return false;
@@ -129,7 +128,7 @@ export class SentArtifact {
       if (piece.length === 0) break;
       const has = await this.#writer.write(at, piece);
       if (has !== at + piece.length) {
-        this.#sent = null; // it has lost some of it
+        this.#sent = null; // the server has lost a part
         return false;
       }
       hash.update(piece);
@@ -142,11 +141,11 @@ export class SentArtifact {
 
   async #replace(file: FileHandle, version: FileVersion, isSteady: boolean): Promise<void> {
     for (let left = TRIES; left > 0; left--) if (await this.#upload(file, version, isSteady)) return;
-    const message = `${this.name}: the server does not keep what is sent to it`;
+    const message = `${this.name}: the server keeps losing the uploaded file`;
     throw new WireError("server_unreachable", message);
   }
 
-  /** Stages the whole file and publishes it. False: the server has less of it than it took. */
+  /** Stages the whole file and publishes it. False if the server has lost a part of it. */
   async #upload(file: FileHandle, version: FileVersion, isSteady: boolean): Promise<boolean> {
     const upload = this.#files.nextUpload();
     const hash = createHash("sha256");
@@ -154,8 +153,8 @@ export class SentArtifact {
       const piece = await this.#read(file, at, version.size - at);
       const last = at + piece.length >= version.size || piece.length === 0;
       if (last && isSteady && this.#version(await file.stat({ bigint: true })).id !== version.id) {
-        // It began to change: what was read may be of two versions. It is sent when it is steady again.
-        await this.#files.remove(this.#placed, this.name, upload);
+        // The file has changed: what was read may be a mix of two versions. It is sent when it is steady again.
+        await this.#files.remove(this.#running, this.name, upload);
         return true;
       }
       const has = await this.#writer.write(at, piece, { upload, last });
@@ -181,7 +180,7 @@ export class SentArtifact {
   }
 }
 
-/** Of the first bytes of a file; null if it has fewer. */
+/** The hash of the first `size` bytes of a file; null if it has fewer. */
 async function hashOf(file: FileHandle, size: number): Promise<Hash | null> {
   const hash = createHash("sha256");
   const buffer = Buffer.allocUnsafe(Math.min(READ, Math.max(1, size)));

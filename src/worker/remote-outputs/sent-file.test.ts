@@ -1,7 +1,7 @@
 import { appendFileSync, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { keeper, placed } from "../../../test/http-worker/file-keeper.ts";
+import { keeper, startAttempt } from "../../../test/http-worker/file-keeper.ts";
 import { never, refusal } from "../../../test/http-worker/link-kit.ts";
 import { untilAnswered } from "../http-link/link-parts.ts";
 import { SentFile } from "./sent-file.ts";
@@ -10,7 +10,7 @@ import { UploadQueue } from "./upload-queue.ts";
 describe("a file on its way", () => {
   it("goes on where the server is, also when that has less than it had", async () => {
     const { kept, put } = keeper();
-    const { attempt, files, dir, server } = await placed(put);
+    const { attempt, files, dir, server } = await startAttempt(put);
     const path = join(dir, "stdout.log");
     const file = new SentFile(files, attempt, "stdout.log", path);
     await file.send({ isEnd: false }); // it is not there yet
@@ -30,7 +30,7 @@ describe("a file on its way", () => {
   it("that broke off is sent again from what the server has", async () => {
     const { kept, put } = keeper();
     let calls = 0;
-    const { attempt, files, dir, link } = await placed((asked) => {
+    const { attempt, files, dir, link } = await startAttempt((asked) => {
       calls += 1;
       const answer = put(asked);
       return calls < 4 ? "cut" : answer; // taken, but nobody hears of it
@@ -43,7 +43,7 @@ describe("a file on its way", () => {
 
   it("is told to be there although it is empty, at its end", async () => {
     const { kept, put } = keeper();
-    const { attempt, files, dir } = await placed(put);
+    const { attempt, files, dir } = await startAttempt(put);
     writeFileSync(join(dir, "f"), "");
     const file = new SentFile(files, attempt, "artifacts/f", join(dir, "f"));
     await file.send({ isEnd: false });
@@ -55,7 +55,7 @@ describe("a file on its way", () => {
 
 describe("an outbox", () => {
   it("sends nothing more of an attempt that was lost", async () => {
-    const { attempt, files, dir, server, said } = await placed(() => refusal(409, "lease_lost"));
+    const { attempt, files, dir, server, said } = await startAttempt(() => refusal(409, "lease_lost"));
     for (const name of ["stdout.log", "stderr.log", "result.json"]) writeFileSync(join(dir, name), "x");
     await new UploadQueue(files, attempt, dir).finish();
     expect(server.asked).toHaveLength(1);
@@ -64,7 +64,7 @@ describe("an outbox", () => {
 
   it("goes on with the rest where one file is refused", async () => {
     const { kept, put } = keeper();
-    const { attempt, files, dir, said } = await placed((asked) => {
+    const { attempt, files, dir, said } = await startAttempt((asked) => {
       return asked.path.includes("stderr") ? refusal(400, "invalid_request") : put(asked);
     });
     for (const name of ["stdout.log", "stderr.log", "result.json"]) writeFileSync(join(dir, name), "x");
@@ -75,7 +75,7 @@ describe("an outbox", () => {
 
   it("sends files and verdict while the attempt runs, as they stop changing, and takes back what was removed", async () => {
     const { kept, put } = keeper();
-    const { attempt, files, dir } = await placed(put);
+    const { attempt, files, dir } = await startAttempt(put);
     mkdirSync(join(dir, "artifacts/d"), { recursive: true });
     writeFileSync(join(dir, "artifacts/d/x"), "one");
     writeFileSync(join(dir, "artifacts/y"), "two");
@@ -98,7 +98,7 @@ describe("an outbox", () => {
       const { kept, put } = keeper();
       const withVerdict: (string | undefined)[] = [];
       let changes = 3;
-      const { attempt, files, dir } = await placed((asked) => {
+      const { attempt, files, dir } = await startAttempt((asked) => {
         if (asked.path.includes("result.json")) withVerdict.push(kept.get("artifacts/x"));
         else if (!isEnd && changes-- > 0) appendFileSync(join(dir, "artifacts/x"), "+"); // while it is sent
         return put(asked);
@@ -118,7 +118,7 @@ describe("an outbox", () => {
   it("keeps the verdict back where an artifact could not be sent", async () => {
     const { kept, put } = keeper();
     let refusals = 0;
-    const { attempt, files, dir } = await placed((asked) => {
+    const { attempt, files, dir } = await startAttempt((asked) => {
       if (!asked.path.includes("artifacts/x")) return put(asked);
       refusals += 1;
       return refusal(413, "output_too_large");

@@ -1,53 +1,49 @@
-/** A file that only grows, the output of a command, on its way to the server: sent in pieces at their offsets,
- *  smaller ones over a slow line. A piece sent twice changes nothing, and a server that has less is sent the rest
- *  again. */
+/** Uploads a file that only grows, such as the output of a command: in pieces at their offsets, smaller ones over a slow
+ *  connection. Sending a piece twice has no effect, and if the server has less than expected, the rest is sent again. */
 
 import { openPlain } from "../../files/plain-files.ts";
 import { WireError } from "../../wire/wire-error.ts";
-import type { AttemptDirectory } from "../exec/exec-executor.ts";
+import type { RunningAttempt } from "../exec/exec-executor.ts";
 import type { SessionFiles, StagedPiece } from "./session-files.ts";
 
-// Sends pieces of one file. Over a slow line a whole piece may not get through in its time: then the next is smaller.
-
 export const PIECE = 1_048_576;
-const SLOWEST = 16_384;
+const SMALLEST_PIECE = 16_384;
 
+/** Sends pieces of one file. If a piece cannot be sent in time over a slow connection, the next one is smaller. */
 export class PieceWriter {
   readonly #files: SessionFiles;
-  readonly #placed: AttemptDirectory;
+  readonly #running: RunningAttempt;
   readonly #name: string;
   #size = PIECE;
 
-  constructor(files: SessionFiles, placed: AttemptDirectory, name: string) {
+  constructor(files: SessionFiles, running: RunningAttempt, name: string) {
     this.#files = files;
-    this.#placed = placed;
+    this.#running = running;
     this.#name = name;
   }
 
-  /** Bytes that the next piece may have. */
+  /** The maximum size of the next piece. */
   get size(): number {
     return this.#size;
   }
 
-  /** What the server has then; less than `at` where it has lost some, or all, of it. */
+  /** Returns the size that the server has afterwards; it is less than `at` if the server has lost a part. */
   async write(at: number, piece: Uint8Array, staged?: StagedPiece): Promise<number> {
     try {
-      const size = await this.#files.write(this.#placed, this.#name, at, piece, staged);
+      const size = await this.#files.write(this.#running, this.#name, at, piece, staged);
       this.#size = Math.min(PIECE, this.#size * 2);
       return size;
     } catch (error) {
-      if (!(error instanceof WireError) || error.code !== "server_unreachable" || this.#size === SLOWEST) throw error;
-      this.#size = Math.max(SLOWEST, this.#size >> 1);
-      const size = await this.#files.sizeOf(this.#placed, this.#name, staged?.upload);
+      if (!(error instanceof WireError) || error.code !== "server_unreachable" || this.#size === SMALLEST_PIECE)
+        throw error;
+      this.#size = Math.max(SMALLEST_PIECE, this.#size >> 1);
+      const size = await this.#files.sizeOf(this.#running, this.#name, staged?.upload);
       return Math.min(size, at + piece.length);
     }
   }
 }
 
-// A file of ours that only grows, the output of a command, on its way to the server: sent in pieces, each at its
-// offset. A piece sent twice changes nothing, and a server that has less than we thought is given the rest again.
-
-/** It may grow while it is read. */
+/** The smallest buffer: the file may grow while it is read. */
 const LEAST = 4_096;
 
 export class SentFile {
@@ -55,17 +51,17 @@ export class SentFile {
   readonly #path: string;
   readonly #owner: number | undefined;
   readonly #writer: PieceWriter;
-  /** What the server has. Null: nothing was sent, and the file is not there yet. */
+  /** The size on the server; null if the file does not exist there yet. */
   #size: number | null = null;
 
-  constructor(files: SessionFiles, placed: AttemptDirectory, name: string, path: string, owner?: number) {
-    this.#writer = new PieceWriter(files, placed, name);
+  constructor(files: SessionFiles, running: RunningAttempt, name: string, path: string, owner?: number) {
+    this.#writer = new PieceWriter(files, running, name);
     this.name = name;
     this.#path = path;
     this.#owner = owner;
   }
 
-  /** Sends what is new in it. At its end, also that it is empty. Throws what the call threw; repeated, it goes on. */
+  /** Sends new bytes; with `isEnd`, also creates an empty file. Throws the error of the call; a repeated call resumes. */
   async send({ isEnd }: { readonly isEnd: boolean }): Promise<void> {
     const file = await openPlain(this.#path, this.#owner);
     if (file === null) return;

@@ -1,7 +1,7 @@
 /** Files of attempts on the server, in the name of the session that holds the attempt. */
 import { HEADER } from "../../contract/wire.ts";
 import { isForbidden, isGone } from "../../wire/repeat.ts";
-import type { AttemptDirectory } from "../exec/exec-executor.ts";
+import type { RunningAttempt } from "../exec/exec-executor.ts";
 import type { LinkParts } from "../http-link/link-parts.ts";
 
 export interface RemoteFile {
@@ -17,7 +17,7 @@ export interface RemoteOutputs {
   }[];
 }
 
-/** A piece of what is to replace a file as a whole. */
+/** A piece of a staged upload, which replaces a file when it is complete. */
 export interface StagedPiece {
   readonly upload: number;
   readonly last: boolean;
@@ -25,7 +25,7 @@ export interface StagedPiece {
 
 export type SessionLookup = (id: string) => { readonly key: string; readonly isCurrent: boolean } | null;
 
-/** No file is so long. */
+/** An offset beyond the end of any file. */
 const BEYOND = Number.MAX_SAFE_INTEGER;
 
 export class SessionFiles {
@@ -37,9 +37,9 @@ export class SessionFiles {
     this.#sessionOf = sessionOf;
   }
 
-  /** Puts bytes at an offset; the answer is the size that the file has then. */
+  /** Writes bytes at an offset; returns the size of the file afterwards. */
   async write(
-    placed: AttemptDirectory,
+    running: RunningAttempt,
     name: string,
     offset: number,
     body: Uint8Array,
@@ -50,61 +50,61 @@ export class SessionFiles {
       query.set("upload", String(staged.upload));
       query.set("last", String(staged.last));
     }
-    const ask = { params: paramsOf(placed), rest: name, query, headers: this.#headers(placed), body };
-    const { size } = await this.parts.calls.json<{ size: number }>("writeOutput", ask);
+    const call = { params: paramsOf(running), rest: name, query, headers: this.#headers(running), body };
+    const { size } = await this.parts.calls.json<{ size: number }>("writeOutput", call);
     this.parts.outage.answered();
     return size;
   }
 
-  /** The size that a file has on the server. A piece of nothing far beyond its end changes nothing, and is told it. */
-  sizeOf(placed: AttemptDirectory, name: string, upload?: number): Promise<number> {
+  /** The size of a file on the server: an empty write far beyond its end changes nothing and returns the size. */
+  sizeOf(running: RunningAttempt, name: string, upload?: number): Promise<number> {
     const staged = upload === undefined ? undefined : { upload, last: false };
-    return this.write(placed, name, BEYOND, Buffer.alloc(0), staged);
+    return this.write(running, name, BEYOND, Buffer.alloc(0), staged);
   }
 
-  /** Removes a file, or only what an upload has staged for it. */
-  async remove(placed: AttemptDirectory, name: string, upload?: number): Promise<void> {
-    const ask = { params: paramsOf(placed), rest: name, headers: this.#headers(placed) };
+  /** Removes a file, or only a staged upload of it. */
+  async remove(running: RunningAttempt, name: string, upload?: number): Promise<void> {
+    const call = { params: paramsOf(running), rest: name, headers: this.#headers(running) };
     const query = new URLSearchParams(upload === undefined ? {} : { upload: String(upload) });
-    await this.parts.calls.json("removeOutput", { ...ask, query });
+    await this.parts.calls.json("removeOutput", { ...call, query });
     this.parts.outage.answered();
   }
 
-  /** Names what is staged: pieces of two uploads never mix. */
+  /** A new upload number, so that pieces of two uploads never mix. */
   nextUpload(): number {
     this.#uploads += 1;
     return this.#uploads;
   }
   #uploads = 0;
 
-  listEarlier(placed: AttemptDirectory): Promise<RemoteOutputs> {
-    const params = { session: placed.session, id: placed.job.id };
-    const ask = { params, headers: this.#headers(placed), signal: placed.signal };
-    return this.parts.calls.json<RemoteOutputs>("listEarlierOutputs", ask);
+  listEarlier(running: RunningAttempt): Promise<RemoteOutputs> {
+    const params = { session: running.session, id: running.job.id };
+    const call = { params, headers: this.#headers(running), signal: running.signal };
+    return this.parts.calls.json<RemoteOutputs>("listEarlierOutputs", call);
   }
 
-  readEarlier(placed: AttemptDirectory, attempt: number, name: string, offset: number): AsyncGenerator<Buffer> {
-    const params = { session: placed.session, id: placed.job.id, attempt };
-    const ask = {
+  readEarlier(running: RunningAttempt, attempt: number, name: string, offset: number): AsyncGenerator<Buffer> {
+    const params = { session: running.session, id: running.job.id, attempt };
+    const call = {
       params,
       rest: name,
       query: new URLSearchParams({ offset: String(offset) }),
-      headers: this.#headers(placed),
-      signal: placed.signal,
+      headers: this.#headers(running),
+      signal: running.signal,
     };
-    return this.parts.calls.bytes("readEarlierOutput", ask);
+    return this.parts.calls.bytes("readEarlierOutput", call);
   }
 
-  /** The attempt is not, or no longer, in the hands of its session: nobody wants its files. */
-  isLost(placed: AttemptDirectory, error: unknown): boolean {
-    return isGone(error) || (isForbidden(error) && this.#sessionOf(placed.session)?.isCurrent !== true);
+  /** Whether an error means that the session does not hold the attempt any more: its files are not needed. */
+  isLost(running: RunningAttempt, error: unknown): boolean {
+    return isGone(error) || (isForbidden(error) && this.#sessionOf(running.session)?.isCurrent !== true);
   }
 
-  #headers({ session, job }: AttemptDirectory): Record<string, string> {
+  #headers({ session, job }: RunningAttempt): Record<string, string> {
     return { [HEADER.sessionKey]: this.#sessionOf(session)?.key ?? "", [HEADER.lease]: job.token };
   }
 }
 
-function paramsOf({ session, job }: AttemptDirectory) {
+function paramsOf({ session, job }: RunningAttempt) {
   return { session, id: job.id, attempt: job.attempt };
 }
