@@ -123,7 +123,7 @@ export class Capture {
   }
 }
 
-interface OutputReaderParts {
+interface PipeReaderParts {
   readonly stdout: Capture;
   readonly stderr: Capture;
   /** If it returns a promise, reading pauses until that resolves, and so may the command. */
@@ -136,13 +136,13 @@ const SILENCE_MS = 2_000;
 const DRAIN_MS = 5_000;
 
 /** Reads one output stream of a command into its capture, and passes it on to `onOutput`. */
-export class OutputReader {
+export class PipeReader {
   readonly #stream: Readable;
   readonly #ended: Promise<void>;
   #isOver = false;
   #bytes = 0;
 
-  constructor(stream: Readable, name: "stdout" | "stderr", parts: OutputReaderParts) {
+  constructor(stream: Readable, name: "stdout" | "stderr", parts: PipeReaderParts) {
     this.#stream = stream;
     stream.on("data", (bytes: Buffer) => {
       this.#bytes += bytes.length;

@@ -6,7 +6,7 @@ import type { Readable } from "node:stream";
 import { type Failure, failure } from "../../core/decision/failure.ts";
 import type { CheckedExec } from "../../core/input/exec-input.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { type Capture, OutputReader } from "./capture.ts";
+import { type Capture, PipeReader } from "./capture.ts";
 import { devNull, inheritedFiles, outputPipes } from "./descriptors.ts";
 import { inNamespace, signalIn } from "./pid-namespace.ts";
 import { MARK } from "./processes.mjs";
@@ -93,7 +93,7 @@ async function runWith(parts: ExecCommandParts): Promise<CommandEnd> {
   const exited = new Promise<[number | null, NodeJS.Signals | null]>((resolve) => {
     child.once("exit", (code, by) => resolve([code, by]));
   });
-  const outputs = [new OutputReader(stdout, "stdout", parts), new OutputReader(stderr, "stderr", parts)];
+  const outputs = [new PipeReader(stdout, "stdout", parts), new PipeReader(stderr, "stderr", parts)];
   let ending: Promise<number> | null = null;
   const end = () => {
     ending ??= supervisor.end(n, input.graceMs);
