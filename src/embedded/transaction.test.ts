@@ -108,7 +108,7 @@ describe("a submit with a client", () => {
 
   it("is refused where it would not be in a transaction: a pool, a client that has begun none", async () => {
     const before = await waiting();
-    await expect(perdure.submit(note, { n: 1 }, { client })).rejects.toThrow(/no transaction is under way/);
+    await expect(perdure.submit(note, { n: 1 }, { client })).rejects.toThrow(/no transaction is in progress/);
     const pool = new pg.Pool({ connectionString: server.url });
     await expect(perdure.submit(note, { n: 1 }, { client: pool })).rejects.toThrow(/a pool has no transaction/);
     await pool.end();

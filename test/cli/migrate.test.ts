@@ -121,7 +121,7 @@ describe("migrate of a PostgreSQL schema", () => {
     expect(said).toMatchObject({
       code: 2,
       stdout: "",
-      stderr: expect.stringContaining("has version 99, and this version"),
+      stderr: expect.stringContaining("has version 99, but this version"),
     });
     expect(said.stderr).not.toContain(new URL(newer.url).password || "\0");
   });

@@ -1,5 +1,5 @@
-/** What limits the due jobs that a claim may start: budgets above them, and the cpu and memory that running jobs of
- *  the host hold. Claims of one host that take any are serialized. */
+/** What limits the due jobs that a claim may start: budgets above them, and cpu and memory held by running jobs of the
+ *  host. Claims that need capacity of the same host are serialized. */
 
 import type { Resources } from "../../core/input/resources.ts";
 import { startJob } from "../../core/job/lifecycle.ts";
@@ -15,11 +15,11 @@ import { ledgerBook } from "./ledgers.ts";
 import { JOB_COLUMNS, learnRows, type Move, moveValues, toJob, WRITE_MOVES } from "./rows.ts";
 import type { SessionFacts } from "./sessions.ts";
 
-// Starts due jobs that a budget covers: each reserves what it is estimated to spend, or fails where a budget above it
-// has too little left. The statement of a claim only finds them, so that jobs without a budget cost nothing more.
+// Starts due jobs covered by a budget: each reserves its estimated spending, or fails if a budget above it has too
+// little left. The claim statement only finds them, so jobs without a budget cost nothing extra.
 
 export interface PostgresAdmitted {
-  /** The numbers of those that were started, and their attempts. */
+  /** The started jobs by number, with their attempts. */
   readonly begun: readonly (readonly [number, number])[];
   readonly overBudget: readonly OverBudgetJob[];
 }
@@ -32,7 +32,7 @@ export function admission(context: PostgresContext) {
     `select 1 from $s.session where no = $1 and reaped = 0 and ended_at is null and draining_at is null
      and lease_ends_at >= $2 for key share`,
   );
-  // Another claim may have been sooner: then it is left to that one.
+  // Skips jobs that another claim has started meanwhile.
   const lock = sql(
     "admit_lock",
     `select ${JOB_COLUMNS} from $s.job j join $s.submission b on b.job = j.no
@@ -51,13 +51,13 @@ export function admission(context: PostgresContext) {
   );
   const end = sql("admit_end", WRITE_MOVES);
 
-  /** `told` is the text of a start before and after the number of the attempt. Within a transaction. */
+  /** `eventParts` is the JSON of a start event before and after the attempt number. Within a transaction. */
   return async (
     { ask }: PgConnection,
     session: number,
     numbers: readonly number[],
     now: number,
-    told: readonly [PgValue, PgValue],
+    eventParts: readonly [PgValue, PgValue],
   ): Promise<PostgresAdmitted> => {
     if ((await ask(mayClaim, [session, now])).length === 0) return { begun: [], overBudget: [] };
     const rows = await ask(lock, [bigints(numbers), now]);
@@ -69,7 +69,7 @@ export function admission(context: PostgresContext) {
     );
     const chosen: number[] = [];
     const ended: Move[] = [];
-    // As they stand in line: a job that comes first has the first right to what is left.
+    // In claim order: a job that comes first has the first right to what is left.
     for (const job of jobs.toSorted(byLine)) {
       const change = startJob(job, now, ledgers.budgets(job.budget));
       if (change !== null) {
@@ -79,7 +79,7 @@ export function admission(context: PostgresContext) {
       ledgers.start(job);
       chosen.push(job.no);
     }
-    const begun = chosen.length === 0 ? [] : await ask(begin, [session, now, bigints(chosen), ...told]);
+    const begun = chosen.length === 0 ? [] : await ask(begin, [session, now, bigints(chosen), ...eventParts]);
     if (ended.length > 0) await ask(end, moveValues(ended.toSorted((a, b) => a.job.no - b.job.no)));
     await book.write(ledgers, ask);
     return {
@@ -94,9 +94,9 @@ export function byLine(a: StoredJob, b: StoredJob): number {
   return a.priority - b.priority || a.runAt - b.runAt || a.no - b.no;
 }
 
-// What running jobs take of their host's cpu and memory: one row for each that takes any, written by its claim. A row
-// counts while its job runs that attempt, so that no way to end an attempt has to know of it. Claims of one host that
-// take any go one after the other, under a lock of the transaction: two must not be promised the same.
+// Cpu and memory held on a host: one row per running job with needs, written by its claim. A row counts only while its
+// job runs that attempt, so code that ends attempts need not delete it. Claims on one host are serialized by a lock of
+// the transaction: capacity must not be given away twice.
 
 export function holdKeeper({ db, sql, generation }: PostgresContext) {
   const isRunning = "j.no = h.job and j.state + 0 = 1 and j.attempt = h.attempt";
@@ -129,16 +129,16 @@ export function holdKeeper({ db, sql, generation }: PostgresContext) {
   };
 
   return {
-    /** As of now: by the time it is used, another claim of the host may have taken some. */
+    /** A snapshot: another claim on the host may take some before it is used. */
     taken: async (facts: SessionFacts): Promise<TakenResources> =>
       toTaken(await db.read(sum, [facts.no, hostName(facts)])),
-    /** Nobody else on this host takes any until the transaction ends. */
+    /** Locks the host's capacity until the transaction ends. */
     async lockedTaken(connection: PgConnection, facts: SessionFacts): Promise<TakenResources> {
       const host = hostName(facts);
       await connection.ask(lock, [`${generation}${host}`]);
       return toTaken(await connection.ask(sum, [facts.no, host]));
     },
-    /** These jobs, of these attempts, were started just now, and take so much each. */
+    /** Records the needs of jobs and attempts that were just started. */
     async hold(
       connection: PgConnection,
       facts: SessionFacts,

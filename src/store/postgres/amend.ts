@@ -1,4 +1,4 @@
-/** Applies operators' commands, each decided by the pure function it came with, under the row's lock. */
+/** Applies operators' commands. Each comes with a pure function that decides it under the row's lock. */
 import type { BudgetNow } from "../../core/decision/budget.ts";
 import type { Command, CommandDecision } from "../../core/job/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
@@ -34,12 +34,12 @@ interface AmendTarget {
 type AppliedCommand = CommandDecision & { kind: "apply" };
 
 interface PostgresAmendVerb extends GroupVerb<PostgresAmendItem, AmendAnswer> {
-  /** In the name of a parent. Each list in a transaction of its own: were they grouped, parents and children of one group
-   *  could be children and parents of another, and each wait for the other. */
+  /** Commands issued by a parent, each list in its own transaction: in a shared one, two groups could each lock the
+   *  other's parents and children and deadlock. */
   runFor(parentId: string, items: readonly PostgresAmendItem[]): Promise<AmendAnswer[]>;
 }
 
-/** Transactions at a time, of commands and of those in the name of a parent: claims and reports need connections too. */
+/** Concurrent transactions, of operators' and of parents' commands each: claims and reports need connections too. */
 const IN_FLIGHT = 2;
 
 export function amendVerb(context: PostgresContext): PostgresAmendVerb {
@@ -51,8 +51,8 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
      order by j.no for update of j`,
   );
-  // From an ended one upwards, through all who let a cancel through. Who is above whom never changes, so it may be found before
-  // they are locked, those above first. What they are is read under the lock.
+  // From an ended job upwards, through all ancestors that let a cancel through. Ancestry never changes, so it may be
+  // read before the rows are locked, upper ones first. Their state is read under the lock.
   const lockParent = sql(
     "amend_parent",
     `with recursive line as (
@@ -66,7 +66,7 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
      select l.height, j.state, j.attempt, j.cancel_requested_at from line l join $s.job j on j.no = l.no
      order by j.no for share of j`,
   );
-  // A running job can only be asked to stop; what its session reports meanwhile stays as it is.
+  // A running job can only be requested to stop; the usage and progress of its session are kept.
   const move = sql(
     "amend",
     `with ${MOVES},
@@ -110,7 +110,7 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
     `with made as (insert into $s.budget (job, above, body) values ($1, $2, $3) returning job)
      update $s.job j set budget = made.job from made where j.no = made.job`,
   );
-  /** A job that had no budget before gets a ledger of its own; the children it has already are not below it. */
+  /** A job that had no budget gets a ledger. Children that already exist are not below it. */
   async function setBudgets(
     connection: PgConnection,
     job: StoredJob,

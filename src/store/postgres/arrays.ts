@@ -1,6 +1,6 @@
-/** Lists as PostgreSQL arrays in their binary form: a statement over `unnest` of some arrays costs little more than one
- *  over one row, and neither side has to quote and parse. The type must be that of the parameter (`$1::bigint[]`). A list
- *  that is null throughout becomes the empty array: `unnest` fills up with nulls. */
+/** Encodes lists as binary PostgreSQL arrays: a statement over `unnest` of some arrays costs little more than one over
+ *  a single row, and neither side has to quote and parse. The element type must be that of the parameter
+ *  (`$1::bigint[]`). A list of nulls only becomes the empty array: `unnest` pads with nulls. */
 
 import type { ColumnType } from "../job-row.ts";
 
@@ -45,7 +45,7 @@ export function texts(list: readonly (string | null)[]): Buffer {
   for (const each of list) {
     if (each === null) nulls += 1;
     else if (typeof each !== "string") throw new TypeError(`not text: ${typeof each}`);
-    else room += each.length * 3; // UTF-8 needs no more
+    else room += each.length * 3; // the most that UTF-8 needs
     room += 4;
   }
   if (nulls === list.length) return empty(TEXT_OID);
@@ -64,7 +64,7 @@ export function texts(list: readonly (string | null)[]): Buffer {
   return buffer.subarray(0, at);
 }
 
-/** Rows, one after another in one list, as an array for each column. */
+/** Converts rows, one after another in one list, to one array per column. */
 export function columnArrays(values: readonly (string | number | null)[], types: readonly ColumnType[]): Buffer[] {
   const wide = types.length;
   return types.map((type, column) => {
@@ -79,7 +79,7 @@ function countNulls(list: readonly unknown[]): number {
   return nulls;
 }
 
-/** One dimension: has it nulls, of what type, how many, from 1 on. */
+/** Header of a one-dimensional array: whether it has nulls, element type, length, lower bound 1. */
 function writeHeader(buffer: Buffer, oid: number, length: number, hasNulls: boolean): number {
   buffer.writeInt32BE(1, 0);
   buffer.writeInt32BE(hasNulls ? 1 : 0, 4);

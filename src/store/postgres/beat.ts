@@ -1,6 +1,6 @@
-/** Beats and expiry: who is late, and may we say so? A beat each second, by whichever engine is awake, shows that the
- *  store was up and somebody looked. After a silence (outage, laptop sleep) or a jump of the clock nobody's lateness
- *  means anything: for one lease length nothing is reaped, and an event says why. */
+/** Beats and expiry: which sessions are late, and whether that means anything. A beat each second, by any engine, shows
+ *  that the store was reachable and someone checked. After a silence (outage, laptop sleep) or a clock jump, late
+ *  sessions prove nothing: nothing is reaped for one lease length, and an event records why. */
 import { gapFound } from "../losses.ts";
 import type { Beat, BeatAnswer, EngineProcess, ExpiredJob, ExpiredQuery } from "../store.ts";
 import { ints } from "./arrays.ts";
@@ -9,7 +9,7 @@ import type { PostgresContext } from "./context.ts";
 import { writeEngineEvents } from "./events.ts";
 
 export function beatVerb({ db, sql, wrote }: PostgresContext) {
-  // Whoever finds it locked need not beat: another does. Waiting for one that stands still would stop everybody.
+  // If it is locked, another engine is beating. Waiting for one that hangs would stop all engines.
   const read = sql(
     "beat_read",
     "select name, value from $s.meta where name in ('beat_at', 'beat_by', 'held_until') order by name for update skip locked",
@@ -20,22 +20,22 @@ export function beatVerb({ db, sql, wrote }: PostgresContext) {
     "beat_note",
     "insert into $s.meta (name, value) values ($1, $2) on conflict (name) do update set value = excluded.value",
   );
-  // After a jump backwards a lease could end a day from now: none may last longer than if it were renewed this moment.
+  // After a backward clock jump a lease could end a day from now: none may last longer than if it were renewed now.
   const shorten = sql(
     "beat_shorten",
     "update $s.session set lease_ends_at = $1::bigint + lease_ms where reaped = 0 and lease_ends_at > $1 + lease_ms",
   );
-  // Whoever has a longer lease than the others may also renew later: it begins anew.
+  // A session with a longer lease may also renew later: its lease starts again.
   const prolong = sql(
     "beat_prolong",
     `update $s.session set lease_ends_at = $1::bigint + lease_ms
      where reaped = 0 and ended_at is null and lease_ms > $2 and lease_ends_at < $1 + lease_ms`,
   );
-  const tell = sql(
+  const addEvent = sql(
     "beat_tell",
     `with one as materialized (select 1 where pg_current_xact_id() is not null), ${writeEngineEvents("one", "$1::bigint", "$2::text", "$3::text")} select 1`,
   );
-  // Locked first: a claim of such a session waits or comes before, and then the second statement sees what it took.
+  // Locked first: a claim of such a session either waits or is first, and then the second statement sees its jobs.
   const late = sql(
     "beat_late",
     "select no from $s.session where reaped = 0 and lease_ends_at < $1 order by no limit 1000 for update skip locked",
@@ -64,7 +64,7 @@ export function beatVerb({ db, sql, wrote }: PostgresContext) {
     const last = values.get("beat_at") === "" ? null : Number(values.get("beat_at"));
     const gapMs = last === null ? 0 : now - last;
     const jumped = Math.abs(clockJumpMs) > maxGapMs || gapMs < -maxGapMs;
-    // Held times of a clock that has since gone back would hold for ever.
+    // A hold from a clock that has since been set back would otherwise last forever.
     let heldUntil = Math.min(Number(values.get("held_until")), now + holdMs);
     const silent = gapMs > maxGapMs || jumped;
     if (silent) {
@@ -74,7 +74,7 @@ export function beatVerb({ db, sql, wrote }: PostgresContext) {
       await connection.ask(prolong, [now, holdMs]);
       const why = jumped ? "the clock jumped" : "no engine was awake";
       const data = { v: 1, why, gapMs, clockJumpMs, until: heldUntil, engine };
-      await connection.ask(tell, [now, "engine.reaping_held", JSON.stringify(data)]);
+      await connection.ask(addEvent, [now, "engine.reaping_held", JSON.stringify(data)]);
     }
     const by = values.get("beat_by") ?? "";
     const before = { at: last, by: by === "" ? null : (JSON.parse(by) as EngineProcess) };
@@ -99,15 +99,15 @@ export function beatVerb({ db, sql, wrote }: PostgresContext) {
 
 export function expiredReader({ db, sql }: PostgresContext) {
   const held = sql("expired_held", "select value from $s.meta where name = 'held_until'");
-  // A session that has ended is over, whoever slept; one that is only late may be held.
+  // A session that has ended is expired even while reaping is held; one that is only late is not.
   const lost = sql(
     "expired_lost",
     `select b.id, j.attempt from $s.session s join $s.job j on j.session = s.no and j.state = 1
      join $s.submission b on b.job = j.no
      where s.reaped = 0 and s.lease_ends_at < $1 and ($2::boolean or s.ended_at is not null) limit $3`,
   );
-  // Running, and its session is missing, as after rows were lost, or was buried before: no lease of it will ever end. From one
-  // session to the next in the index of what runs, so that it costs a look for each session that holds jobs.
+  // Running jobs whose session is missing (rows were lost) or already reaped: no lease of theirs will ever end. Steps
+  // from session to session in the index of running jobs, so it costs one lookup per session with jobs.
   const orphans = sql(
     "expired_orphans",
     `with recursive holder (no) as (

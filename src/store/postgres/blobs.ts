@@ -23,11 +23,10 @@ import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
 import { LONG, type PgRow, type PgStatement, type PgValue } from "./driver.ts";
 
-// Blobs in the database: a row for each file, and its bytes in chunks. For several servers that share no disk. Bytes
-// travel a chunk at a time in both directions; no transaction waits for whoever sends or reads them. What it does not
-// have: places where an attempt can write by itself.
+// One row per file, and its bytes in chunks, for servers without a shared disk. Bytes are transferred a chunk at a
+// time; no transaction waits for a sender or reader. Attempts cannot write here directly: there are no directories.
 
-/** How every call of the store is made, so that closing it waits for those under way. */
+/** Wraps every call of the store, so that closing it waits for calls in progress. */
 type RunBlobCall = <T>(give: () => Promise<T>) => Promise<T>;
 
 const MAX_FILES = 1_000;
@@ -45,7 +44,7 @@ export function postgresBlobs(context: PostgresContext, call: RunBlobCall): Blob
     "select job from $s.blob where attempt = 0 and job > $1 order by job limit $2",
   );
   const sizeOf = sql("blob_size", `select size from $s.blob where ${THE_FILE}`);
-  // The chunk that holds a byte, or the last one before it.
+  // The chunk that contains a byte, or the last one before it.
   const chunkAt = sql(
     "blob_chunk",
     `select off, body from $s.blob_chunk where ${THE_FILE} and off <= $4 order by off desc limit 1`,
@@ -58,7 +57,7 @@ export function postgresBlobs(context: PostgresContext, call: RunBlobCall): Blob
     "blob_hash",
     `update $s.blob set sha256 = $4 where ${THE_FILE} and size = $5 and sha256 is null`,
   );
-  // The file first: whoever adds to one waits for its row, and then finds it gone.
+  // The file's row first: a writer waits for it and then finds it deleted.
   const drop = ["blob", "blob_chunk"].map((table) =>
     sql(`blob_drop_${table}`, `delete from $s.${table} where job = any ($1::text[])`, LONG),
   );
@@ -74,7 +73,7 @@ export function postgresBlobs(context: PostgresContext, call: RunBlobCall): Blob
     }
   }
 
-  /** Kept, if the file was written in one piece; else its bytes are read once. */
+  /** The stored hash if the file was written in one piece; otherwise its bytes are read once. */
   async function hashOf(file: readonly PgValue[], size: number, known: string | null): Promise<string> {
     if (known !== null) return known;
     const hash = createHash("sha256");
@@ -114,7 +113,7 @@ export function postgresBlobs(context: PostgresContext, call: RunBlobCall): Blob
     remove: (jobId, ...rest) => writer.remove(checkedId(jobId), ...rest),
     inputs: (after, limit) =>
       call(async () => (await db.read(inputsAfter, [after, limit])).map(([job]) => job as string)),
-    // There is no scratch here.
+    // No scratch files are stored here.
     tidy: async () => {},
     delete: (jobIds) =>
       call(() =>
@@ -133,18 +132,17 @@ function checkedId(jobId: string): string {
   return jobId;
 }
 
-/** The driver gives bytes as text: `\x` and two digits for each. */
+/** The driver returns bytes as text: `\x` and two hex digits for each. */
 function bodyOf(row: PgRow): Buffer {
   return Buffer.from((row[1] as string).slice(2), "hex");
 }
 
-// Writes files of attempts into the database: one short transaction for each chunk, so that a slow sender keeps
-// nobody waiting. A write that breaks off leaves what had come so far; whoever sends it goes on from there, or begins
-// again.
+// One short transaction per chunk, so that a slow sender blocks nobody. An interrupted write keeps the chunks that
+// arrived; the sender continues from there or starts again.
 
-/** Large enough that a chunk costs little beside its bytes, small enough to be held in memory a few times. */
+/** Large enough that the cost per chunk is small, small enough to be held in memory a few times. */
 const CHUNK_BYTES = 262_144;
-/** "BLOB": of an attempt, while the bytes of all its files are counted. */
+/** "BLOB": locks an attempt while the bytes of all its files are counted. */
 const TALLY_LOCK = 0x424c4f42;
 
 type BlobKey = readonly [jobId: string, attempt: number, name: string];
@@ -159,7 +157,7 @@ function blobWriter(
     "blob_make",
     "insert into $s.blob (job, attempt, name, size) values ($1, $2, $3, 0) on conflict do nothing returning 1",
   );
-  // A file where a folder of this one would be, or the other way round. "0" follows "/".
+  // A file at the path of a folder of this one, or the reverse. "0" follows "/".
   const rivals = sql(
     "blob_rivals",
     `select 1 from $s.blob where job = $1 and attempt = $2
@@ -182,7 +180,7 @@ function blobWriter(
      insert into $s.blob_chunk (job, attempt, name, off, body) select $1, $2, $3, $4, $5::bytea from grown returning 1`,
   );
   const lockAll = sql("blob_tally_lock", "select pg_advisory_xact_lock($1, hashtext($2::text || ' ' || $3::text))");
-  // What is staged is counted apart. "0" follows "/".
+  // Staged bytes are counted separately. "0" follows "/".
   const IS_STAGED = `name > '${STAGED}/' and name < '${STAGED}0'`;
   const tally = sql(
     "blob_tally",
@@ -197,7 +195,8 @@ function blobWriter(
     sql("blob_rename_chunks", `update $s.blob_chunk set name = $4 where ${THE_FILE}`),
   ];
 
-  /** Ends the file at this place. Null: it may be written from there on; else its size, and nothing was changed. */
+  /** Truncates the file at this offset. Null: it may be written from there; otherwise its size, and nothing was
+   *  changed. */
   async function cut(
     connection: PgConnection,
     file: BlobKey,
@@ -218,7 +217,7 @@ function blobWriter(
     return null;
   }
 
-  /** Adds a chunk at the end. A size: somebody else wrote meanwhile, and this was not added. */
+  /** Appends a chunk. Returns a size if another call wrote meanwhile and nothing was appended. */
   async function append(file: BlobKey, at: number, body: Buffer, maxBytes: number | undefined): Promise<number | null> {
     const values = [...file, at, body, body.length];
     const added =
@@ -236,12 +235,12 @@ function blobWriter(
           );
     if (added.length > 0) return null;
     const [[size] = []] = (await db.read(sizeOf, file)) as [number][];
-    // It was done by a try that nobody heard of.
+    // An earlier try had written it, but its answer was lost.
     return size === at + body.length ? null : (size ?? 0);
   }
 
-  /** Puts what is staged, of so many bytes, into the place of the file. A try that was done although nobody heard of it has
-   *  left nothing staged, and is not done again. */
+  /** Replaces the file with the staged bytes. If an earlier try succeeded but its answer was lost, nothing is staged
+   *  any more, and it is not repeated. */
   async function publish(staged: BlobKey, file: BlobKey, size: number, maxBytes: number | undefined): Promise<void> {
     const [jobId, attempt, name] = file;
     await db.transaction(
@@ -285,11 +284,11 @@ function blobWriter(
       }
       return answer;
     } catch (error) {
-      // It will never be whole.
+      // It will never be complete.
       if (upload !== undefined && isTooLarge(error)) await call(() => removeFile(target));
       throw error;
     } finally {
-      await chunks.return(); // whoever sends the rest is not kept waiting
+      await chunks.return(); // do not keep the sender waiting
     }
   };
 
@@ -309,7 +308,7 @@ function blobWriter(
     maxBytes: number | undefined,
     length: number | undefined,
   ): Promise<{ readonly size: number }> {
-    // Only when something is there to take its place: a caller may be gone before it has sent a byte.
+    // Truncate only when there are bytes to replace it: the caller may disconnect before sending any.
     let next = await chunks.next();
     const size = await call(() =>
       db.transaction((connection) => cut(connection, file, parts, offset, length), { repeat: true }),
@@ -341,7 +340,7 @@ function stagedOr([jobId, attempt, name]: BlobKey, upload: number | undefined): 
   return [jobId, attempt, `${STAGED}/${upload}/${name}`];
 }
 
-/** The same bytes in pieces of one size, however they come. */
+/** Regroups bytes into pieces of one size. */
 async function* inChunks(source: AsyncIterable<Uint8Array>): AsyncGenerator<Buffer, void, void> {
   let waiting: Uint8Array[] = [];
   let bytes = 0;

@@ -22,10 +22,10 @@ export function childStore({ db, sql }: PostgresContext): ChildStore {
      join $s.submission b on b.job = w.job join $s.job j on j.no = w.job
      where j.state + 0 = 2 and ${isOver} order by w.job limit $2`,
   );
-  const lookEnd = sql(
+  const pageEnd = sql(
     "unblockable_end",
     `select max(job), count(*)::int from
-       (select job from $s.blocked where job > $1 order by job limit ${BLOCKED_PAGE}) looked`,
+       (select job from $s.blocked where job > $1 order by job limit ${BLOCKED_PAGE}) checked`,
   );
   const counts = sql(
     "child_counts",
@@ -52,33 +52,33 @@ export function childStore({ db, sql }: PostgresContext): ChildStore {
     "cascades",
     "select b.id from $s.cascade c join $s.submission b on b.job = c.job order by c.job limit $1",
   );
-  // A cancel waits for it, and it for a cancel: whoever is second sees what the first did.
+  // Cancels and this lock exclude each other: the second one sees what the first did.
   const lock = sql(
     "cascaded_lock",
     "select j.no from $s.submission b join $s.job j on j.no = b.job where b.id = $1 for share of j",
   );
-  // Where a child was not asked, because it came with a later cancel, there is still something to pass on.
+  // If a child was not reached, because it was stored with a later cancel, the cascade stays.
   const forget = sql(
     "cascaded",
     `delete from $s.cascade where job = $1 and not exists (
        select from $s.submission b join $s.job j on j.no = b.job
        where b.parent = $2 and b.parent is not null and j.state + 0 < 3 and j.cancel_requested_at is null)`,
   );
-  /** Where the next look at all of them begins. */
+  /** Where the next check of all blocked jobs starts. */
   let place = 0;
 
-  async function lookAtNext(limit: number): Promise<PgRow[]> {
+  async function checkNext(limit: number): Promise<PgRow[]> {
     const from = place;
-    const [[end, looked] = []] = await db.read(lookEnd, [from]);
+    const [[end, checked] = []] = await db.read(pageEnd, [from]);
     const rows = await db.read(ofAll, [from, limit]);
     if (rows.length === limit) place = rows.at(-1)?.[0] as number;
-    else place = looked === BLOCKED_PAGE ? (end as number) : 0;
+    else place = checked === BLOCKED_PAGE ? (end as number) : 0;
     return rows;
   }
 
   return {
     async unblockable({ parents, limit }) {
-      const rows = parents === null ? await lookAtNext(limit) : await db.read(ofThese, [texts(parents), limit]);
+      const rows = parents === null ? await checkNext(limit) : await db.read(ofThese, [texts(parents), limit]);
       const jobs = rows.map(([, jobId, attempt]) => ({ jobId, attempt }) as UnblockableJob);
       return { jobs, more: parents === null ? place > 0 : rows.length === limit };
     },

@@ -40,14 +40,14 @@ test("each lane has its look at the whole once a second, whoever looks at the ot
   expect(marks.of([1, 2], 1_700)).toEqual({ marks: [...with5(NOW - 9_000), ...none], whole: true });
 });
 
-test("looks that take long come less often; after a hint everything is looked at", () => {
+test("slow scans of the whole lane are less frequent; a hint makes all lanes be scanned", () => {
   const marks = new ClaimCursors();
   marks.of([1], 0);
-  marks.tookWhole(100);
+  marks.scannedWhole(100);
   marks.taken(1, 5, NOW - 9_000, NOW);
   expect(marks.of([1], 1_999).whole).toBe(false);
   expect(marks.of([1], 2_000).whole).toBe(true);
-  marks.tookWhole(60_000); // a stall, and no measure of anything
+  marks.scannedWhole(60_000); // a stall, not a measurement
   expect(marks.of([1], 6_999).whole).toBe(false);
   expect(marks.of([1], 7_000).whole).toBe(true);
   marks.scanWhole();

@@ -1,23 +1,23 @@
-/** Where the living part of a lane begins. While somebody keeps an old transaction open, started jobs stay behind in
- *  the index as dead entries, and a claim that begins at the oldest would wade through all of them. So it begins at
- *  the last job that was taken, for each priority, but never so late that one of the last moments could be missed. What may lie further back (a job submitted in a transaction
- *  that took long, one moved to an earlier time by another process) is found by a look at the whole lane now and then;
- *  what this process itself puts there moves the mark back at once. */
+/** Where the live part of a lane starts. While any old transaction is open, started jobs stay in the index as dead
+ *  entries, and a claim that starts at the oldest would read all of them. So a claim starts at the last job taken, per
+ *  priority, but never so late that a recent job could be missed. A job further back (submitted in a long transaction,
+ *  or moved to an earlier time by another process) is found by an occasional scan of the whole lane; jobs that this
+ *  process adds move the cursor back at once. */
 
 const PRIORITIES = 10;
-/** Clocks differ and commits take time: what was due in the last moments may still come. */
+/** Clocks differ and commits take time: jobs due within the last moments may still appear. */
 const SLACK_MS = 2_000;
 const WHOLE_EVERY_MS = 1_000;
-/** A look at the whole may use up one part in so many of the time. */
+/** Scans of whole lanes may use up to 1/SHARE of the time. */
 const SHARE = 20;
-/** But however long one took (it may have waited for something else), the next comes soon enough. */
-const WHOLE_AT_LEAST_MS = 5_000;
+/** The longest interval between scans, however long one took (it may have waited for something else). */
+const MAX_WHOLE_EVERY_MS = 5_000;
 const MAX_LANES = 10_000;
 
 interface LaneCursors {
   /** By priority. */
   readonly from: number[];
-  /** When it was last looked at as a whole. */
+  /** When the whole lane was last scanned. */
   wholeAt: number;
 }
 
@@ -25,7 +25,7 @@ export class ClaimCursors {
   readonly #lanes = new Map<number, LaneCursors>();
   #wholeEvery = WHOLE_EVERY_MS;
 
-  /** The marks of these lanes, ten for each; zero for a lane whose time for a look at the whole has come. */
+  /** The cursors of these lanes, ten for each; zeros for a lane that is due for a scan of the whole. */
   of(lanes: readonly number[], monotonic: number): { readonly marks: number[]; readonly whole: boolean } {
     let whole = false;
     const marks = lanes.flatMap((no) => {
@@ -38,23 +38,23 @@ export class ClaimCursors {
     return { marks, whole };
   }
 
-  /** Something may have come to lie behind the marks. */
+  /** Jobs may have been added behind the cursors. */
   scanWhole(): void {
     this.#lanes.clear();
   }
 
-  /** A look at the whole took so long: the next one comes accordingly late. */
-  tookWhole(ms: number): void {
-    this.#wholeEvery = Math.min(WHOLE_AT_LEAST_MS, Math.max(WHOLE_EVERY_MS, ms * SHARE));
+  /** How long a scan of whole lanes took, which sets the interval to the next. */
+  scannedWhole(ms: number): void {
+    this.#wholeEvery = Math.min(MAX_WHOLE_EVERY_MS, Math.max(WHOLE_EVERY_MS, ms * SHARE));
   }
 
-  /** All before this job have been taken. */
+  /** All jobs before this one have been taken. */
   taken(lane: number, priority: number, runAt: number, now: number): void {
     const { from } = this.#lane(lane);
     from[priority] = Math.max(from[priority] as number, Math.min(runAt, now - SLACK_MS));
   }
 
-  /** This job waits there again, or for the first time. */
+  /** This job waits in the lane again, or for the first time. */
   put(lane: number, priority: number, runAt: number): void {
     const marks = this.#lanes.get(lane);
     if (marks !== undefined && runAt < (marks.from[priority] as number)) marks.from[priority] = runAt;

@@ -1,17 +1,16 @@
-/** The statements of a claim, and the columns they return of a started job: what is known at this moment, or is
- *  nearly always as usual, is not sent. */
+/** The statements of a claim, and the columns that they return of a started job. */
 
 import { SUSPECT_STREAK } from "../../core/decision/evidence.ts";
 import type { ClaimAnswer } from "../store.ts";
 import type { PgRow } from "./driver.ts";
 import { writeJobEvents } from "./events.ts";
 
-// Reads the jobs that a claim has just started. A claim is the busiest reader, and each column costs: what is known
-// of a job at this moment, or is nearly always as usual, is not sent.
+// Reads jobs that a claim has just started. Claims are the most frequent reads, and each column costs, so columns with
+// a known or nearly always default value are not sent.
 
 export { toStarted } from "../job-row.ts";
 
-/** Of `job j`, and `rare` of `submission b`: as usual for all but a few jobs; those where one is not are read whole. */
+/** Of `job j`, and `rare` of `submission b`: false for all but a few jobs; the others are read with all columns. */
 const RARE_JOB = `(j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1
   or coalesce(j.streak_session, j.rule_counts, j.usage) is not null)`;
 const RARE = "(j.rare or coalesce(b.deadline_at, b.depth) is not null)";
@@ -19,36 +18,36 @@ const RARE = "(j.rare or coalesce(b.deadline_at, b.depth) is not null)";
 const PREVIOUS =
   "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
 
-/** What belongs to a started job beside its own columns. */
+/** Data of a started job from other tables. */
 export const BESIDE = `b.body, ${PREVIOUS}`;
 
-/** As `toStarted` reads them. */
+/** The columns that `toStarted` expects. */
 const SHORT_COLUMNS = `j.no, b.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures,
   b.submitted_at, j.first_started_at, b.expire_in, b.timeout_ms, b.key, b.tags, ${RARE}, ${BESIDE}`;
 
 const SHORT_COUNT = 18;
 
-/** A job that a budget covers, which was not started. */
+/** A job covered by a budget, which was not started. */
 export function isCovered(row: PgRow): boolean {
   return row[1] === null;
 }
 
-/** True: more must be read of it than `toStarted` knows. */
+/** True: it has values that the short columns do not include. */
 export function isRare(row: PgRow): boolean {
   return row[15] === true;
 }
 
-// The statements of a claim. One finds, locks, starts and tells. It looks twice: first without locks, to learn how
-// many of each lane and priority are first in line, then for so many that nobody else has locked. Without rivals both
-// are the same jobs; with rivals each gets others, and nobody waits. Jobs that a budget covers are found and not
-// started: of them there is a row with their number alone, for admission.ts.
+// One statement finds, locks and starts jobs and writes their events. It reads twice: first without locks, to count the
+// first jobs in line per lane and priority, then that many jobs that nobody else has locked. Without concurrent claims
+// both are the same jobs; with them each claim gets different jobs and none waits. Jobs covered by a budget are found
+// but not started: they return a row with only their number, for admission.ts.
 
-/** Of a job that may be claimed by session $1 at $2, which has a lease of $3: a released job stays away from the session
- *  that did not want it, for one lease; after that it is better than nobody. */
+/** Whether a job may be claimed by session $1 at $2, which has a lease of $3: a released job avoids the session that
+ *  released it for one lease; after that any session may take it. */
 const DUE = `run_at <= $2 and (check_at is null or check_at >= $2)
   and (avoid_session is null or avoid_session <> $1 or run_at <= $2 - $3)`;
 
-/** The lanes of a list whose queues are not paused. */
+/** The lanes in a list whose queues are not paused. */
 const openLanes = (list: string) => `
   open as materialized (
     select w.lane, w.place from unnest(${list}::int[]) with ordinality as w (lane, place) join $s.lane l on l.no = w.lane
@@ -63,7 +62,7 @@ const ME = `me as materialized (
 
 const SUSPECTS = `select from $s.job where state = 0 and streak >= ${SUSPECT_STREAK} and lane = o.lane and ${DUE}`;
 
-/** Of several lanes. A suspect is left alone: it is to run apart. `who` has a row for a session that may have others. */
+/** From several lanes. Skips suspects, which must run alone. `who` has a row for a session that may take others. */
 const pickMany = (who: "me" | "free") => `
   first as materialized (
     select lane, priority, count(*) as jobs from (
@@ -83,7 +82,7 @@ const pickMany = (who: "me" | "free") => `
     ) j
   )`;
 
-/** Nothing, where suspects are due: then it is asked first whose turn it is. */
+/** Empty if suspects are due: then whose turn it is must be decided first. */
 const PICK_MANY = `
   free as materialized (
     select from me where not exists (select from open o cross join lateral (${SUSPECTS} limit 1) j)
@@ -98,7 +97,7 @@ const PICK_SUSPECT = `
     ) j
   )`;
 
-/** Of one lane: in the order in which the index has them, so one look is enough. */
+/** From one lane: in index order, so reading once is enough. */
 const PICK_ONE = `
   picked as materialized (
     select j.tid, j.no, j.budget from me cross join open o cross join generate_series(0, 9) as p (priority) cross join lateral (
@@ -121,7 +120,7 @@ const start = (pick: string) => `with ${ME}, ${openLanes("$4")}, ${pick},
   select ${SHORT_COLUMNS} from begun j join $s.submission b on b.job = j.no
   union all select no, ${Array.from({ length: SHORT_COUNT - 1 }, () => "null").join(", ")} from picked where budget is not null`;
 
-/** Why there is nothing: is the session over, is a lane new to us, when does the next one fall due? */
+/** Why nothing was claimed: the session ended, a lane is unknown here, or when the next job is due. */
 export const IDLE = `with ${openLanes("$4")}
   select s.reaped = 0 and s.ended_at is null, s.lease_ends_at >= $2, (select coalesce(max(no), 0) from $s.lane),
     (select min(j.run_at) from open o cross join generate_series(0, 9) as p (priority) cross join lateral (
@@ -139,7 +138,7 @@ export const DUE_LANES = `with ${openLanes("$4")}
     ) j
   ) order by o.place`;
 
-/** The suspects that are first in line, none of the others before them; and whether the session has anything in hand. */
+/** The suspects that come before all other jobs, and whether the session holds any attempt. */
 export const SUSPECTS_FIRST = `with ${openLanes("$4")}
   select j.no, exists (select from $s.job r where r.state = 1 and r.session = $1)
   from (
@@ -157,7 +156,7 @@ export const SUSPECTS_FIRST = `with ${openLanes("$4")}
 
 export const START_ONE = start(PICK_ONE);
 export const START_MANY = start(PICK_MANY);
-/** Of those that are not suspects, though some of these are due. */
+/** Starts jobs that are not suspects, though suspects are due. */
 export const START_OTHERS = start(pickMany("me"));
 export const START_SUSPECT = start(PICK_SUSPECT);
 
@@ -178,7 +177,7 @@ export function later(nextAt: number): ClaimAnswer {
   return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
 }
 
-/** One suspect, and whether it may run beside others. */
+/** One suspect, and whether it may run beside other jobs. */
 export interface DueSuspect {
   readonly no: number;
   readonly beside: boolean;

@@ -1,5 +1,5 @@
-/** Claims: starts due jobs for a session. A session looks through its lanes only, and in each lane through an index on
- *  (priority, run_at), so that jobs of other kinds and jobs in backoff cost nothing, however many they are. */
+/** Claims: starts due jobs for a session. Only the session's lanes are scanned, each through an index on (priority,
+ *  run_at), so jobs of other kinds and jobs in backoff cost nothing, however many there are. */
 import { ALONE_MS } from "../../core/decision/evidence.ts";
 import { startedText } from "../../core/job/lifecycle.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
@@ -47,11 +47,11 @@ import type { ReadSessionFacts, SessionFacts } from "./sessions.ts";
 /** Far fewer than the events of a batch (events.ts). */
 const MAX_CLAIM = 1_000;
 
-/** What a claim looks through. */
+/** The lanes that a claim scans. */
 interface PostgresClaimScan {
   readonly lanes: SessionLanes;
   readonly light: LaneWindow;
-  /** Null: the session has no lanes of jobs that take cpu or memory. */
+  /** Null: the session has no lanes with jobs that need cpu or memory. */
   readonly heavy: LaneWindow | null;
   readonly shares: readonly LaneShare[];
 }
@@ -65,17 +65,17 @@ interface ClaimCall {
   readonly now: number;
 }
 
-/** Takes what it finds in one share; null: nothing was there. */
-type ClaimPath = (asked: ClaimCall) => Promise<ClaimAnswer | null>;
+/** Takes due jobs of one share; null if there are none. */
+type ClaimPath = (call: ClaimCall) => Promise<ClaimAnswer | null>;
 
-/** What a claim got before, and which reply to it this is: null if it is the first. */
+/** What a claim id got before, and the number of this reply; `delivery` is null for the first. */
 interface EarlierClaim {
   readonly drain: boolean;
   readonly delivery: number | null;
-  readonly again: PgRow[];
+  readonly held: PgRow[];
 }
 
-/** The place of the limit among the values of a statement that starts jobs. */
+/** Index of the limit in the values of a statement that starts jobs. */
 const LIMIT_VALUE = 5;
 
 export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFacts) {
@@ -89,7 +89,7 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
   const startOthers = sql("claim_others", START_OTHERS);
   const startSuspect = sql("claim_suspect", START_SUSPECT);
   const suspectsFirst = sql("claim_suspects", SUSPECTS_FIRST);
-  // No other claim of this session gets anything until it is known whether it is to be alone.
+  // Other claims of this session wait until it is decided whether it must run a suspect alone.
   const lockAlone = sql("claim_lock_alone", "select 1 from $s.session where no = $1 for update");
   const holdsAny = sql("claim_holds", "select 1 from $s.job where state = 1 and session = $1 limit 1");
   const tryAlone = sql("claim_alone", "update $s.session set alone_until = $2 where no = $1");
@@ -113,11 +113,11 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
      where j.no = any ($1::bigint[]) order by j.priority, j.run_at, j.no`,
   );
 
-  async function claimOne(asked: ClaimRequest, now: number): Promise<ClaimAnswer> {
-    const request = { ...asked, limit: Math.min(asked.limit, MAX_CLAIM) };
+  async function claimOne(requested: ClaimRequest, now: number): Promise<ClaimAnswer> {
+    const request = { ...requested, limit: Math.min(requested.limit, MAX_CLAIM) };
     const facts = await sessionFacts(request.session);
     if (facts === null) return DEAD;
-    if (request.last && request.claimId !== null) return lastWord(facts, request.claimId, now);
+    if (request.last && request.claimId !== null) return closeClaim(facts, request.claimId, now);
     let isPlain = true;
     for (let round = 0; ; round++) {
       const { lanes: mine, light, heavy, shares } = await sightOf(facts, request, now);
@@ -125,8 +125,8 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
         moveOn(facts, "light", light);
         if (heavy !== null) moveOn(facts, "heavy", heavy);
       };
-      const plain = (asked: ClaimCall) =>
-        take(asked.share.lanes.length === 1 && heavy === null ? startOne : startMany, asked);
+      const plain = (call: ClaimCall) =>
+        take(call.share.lanes.length === 1 && heavy === null ? startOne : startMany, call);
       for (const [way, share] of waysThrough(shares, isPlain ? plain : null, trials.othersFirst(facts.no, now))) {
         const answer = await way({ facts, lanes: mine, share, request, now });
         if (answer === null) continue;
@@ -154,13 +154,13 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     }
   }
 
-  /** How a claim goes through its shares, one after the other. */
+  /** The ways to claim from a share, in order. */
   function waysThrough(
     shares: readonly LaneShare[],
     plain: ClaimPath | null,
     othersFirst: boolean,
   ): [ClaimPath, LaneShare][] {
-    const ways = plain !== null ? [plain] : othersFirst ? [takeOthers, takeApart] : [takeApart];
+    const ways = plain !== null ? [plain] : othersFirst ? [takeOthers, takeSuspect] : [takeSuspect];
     return ways.flatMap((way) => shares.map((share): [ClaimPath, LaneShare] => [way, share]));
   }
 
@@ -171,7 +171,7 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     if (lanes.heavy.size === 0) return { lanes, light, heavy: null, shares: [first] };
     const room = freeCapacity(lanes, await holds.taken(facts), request);
     const heavy = await windowOf(facts, fitting(lanes, room), "heavy", request.limit);
-    // Each share is a statement of its own: only those that have due jobs are worth one.
+    // Each share takes a statement of its own: only shares with due jobs are tried.
     const values = [facts.no, now, facts.leaseMs, ints(heavy.lanes)];
     const due = heavy.lanes.length === 0 ? [] : await db.read(dueIn, values);
     const chosen = due.map(([lane]) => lane as number);
@@ -179,10 +179,10 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     return { lanes, light, heavy, shares };
   }
 
-  /** Where suspects are due. A poison job takes with it all that runs beside it. Which of them it was shows only when it runs
-   *  alone: a suspect that is first in line goes to a session that holds nothing, and others are not given to it meanwhile. */
-  async function takeApart(asked: ClaimCall): Promise<ClaimAnswer | null> {
-    const { facts, share, now } = asked;
+  /** When suspects are due. A poison job takes down everything beside it; which job it was shows only when it runs
+   *  alone. So a suspect that is first in line goes to an idle session, which gets no other jobs meanwhile. */
+  async function takeSuspect(call: ClaimCall): Promise<ClaimAnswer | null> {
+    const { facts, share, now } = call;
     const found = await db.read(suspectsFirst, [facts.no, now, facts.leaseMs, ints(share.lanes)]);
     const seen = found.flatMap(([no, isBusy]) => (isBusy === true ? [no as number] : []));
     trials.saw(seen, now);
@@ -192,24 +192,24 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
       if (turn === "wait") return later(now + ROOM_CHECK_MS);
       if (turn === "leave") continue;
       trials.taken(suspect);
-      const answer = await take(startSuspect, asked, { no: suspect, beside: isBusy === true });
-      if (answer === null) continue; // another session was sooner
+      const answer = await take(startSuspect, call, { no: suspect, beside: isBusy === true });
+      if (answer === null) continue; // another session took it
       trials.tries(facts.no, now);
       return answer;
     }
-    return takeOthers(asked);
+    return takeOthers(call);
   }
 
-  const takeOthers = (asked: ClaimCall) => take(startOthers, asked);
+  const takeOthers = (call: ClaimCall) => take(startOthers, call);
 
-  /** Null: nothing was there to be taken. */
+  /** Null: there was nothing to take. */
   async function take(
     statement: PgStatement,
-    asked: ClaimCall,
+    call: ClaimCall,
     suspect: DueSuspect | null = null,
   ): Promise<ClaimAnswer | null> {
-    const { facts, share, now } = asked;
-    const { claimId } = asked.request;
+    const { facts, share, now } = call;
+    const { claimId } = call.request;
     const { lanes, limit } = share;
     if (lanes.length === 0 && claimId === null) return null;
     const { marks: from, whole } = marks.of(lanes, clock.monotonic());
@@ -218,46 +218,46 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     values.push(`${before}"attempt":`, after);
     if (suspect !== null) values.push(suspect.no);
     if (claimId !== null || share.needs !== null || suspect !== null) {
-      return takeLocked(statement, asked, values, suspect);
+      return takeLocked(statement, call, values, suspect);
     }
     const began = clock.monotonic();
     const rows = await db.write(statement, values);
-    if (whole) marks.tookWhole(clock.monotonic() - began);
-    if (!rows.some(isCovered)) return rows.length === 0 ? null : handedOver(asked, { rows });
+    if (whole) marks.scannedWhole(clock.monotonic() - began);
+    if (!rows.some(isCovered)) return rows.length === 0 ? null : answerOf(call, { rows });
     const covered = rows.filter(isCovered).map(([no]) => no as number);
-    const told = [values[6], values[7]] as [PgValue, PgValue];
-    const admitted = await db.transaction((connection) => admit(connection, facts.no, covered, now, told));
-    return handedOver(asked, { rows: rows.filter((row) => !isCovered(row)), ...admitted });
+    const eventParts = [values[6], values[7]] as [PgValue, PgValue];
+    const admitted = await db.transaction((connection) => admit(connection, facts.no, covered, now, eventParts));
+    return answerOf(call, { rows: rows.filter((row) => !isCovered(row)), ...admitted });
   }
 
-  /** Null: others were sooner with all of them. */
-  async function handedOver(
+  /** Null: other claims took all of them first. */
+  async function answerOf(
     { facts, share, request, now }: ClaimCall,
     { rows, begun = [], overBudget = [] }: { rows: PgRow[] } & Partial<PostgresAdmitted>,
   ): Promise<ClaimAnswer | null> {
     if (rows.length + begun.length + overBudget.length === 0) return null;
     const covered = begun.map(([no]) => no);
-    const jobs = await handOver(facts, share, rows, covered, now);
-    // What got nothing is not remembered, so it has had no reply yet.
+    const jobs = await startedJobs(facts, share, rows, covered, now);
+    // An empty answer is not stored, so it has no reply number.
     const delivery = request.claimId === null || jobs.length === 0 ? null : 1;
     const answer = { alive: true, drain: false, jobs, nextAt: null, delivery };
     return overBudget.length === 0 ? answer : { ...answer, overBudget };
   }
 
-  /** A claim with a name is remembered with what it got, under the session's lock, so that a repeat finds it. One
-   *  that takes cpu or memory holds the lock of its host. */
+  /** A claim with an id is stored with its jobs under the session's lock, so that a repeat finds it. One that needs cpu
+   *  or memory holds the lock of its host. */
   async function takeLocked(
     statement: PgStatement,
-    asked: ClaimCall,
+    call: ClaimCall,
     values: PgValue[],
     suspect: DueSuspect | null,
   ): Promise<ClaimAnswer | null> {
-    const { facts, lanes, share, request, now } = asked;
+    const { facts, lanes, share, request, now } = call;
     const { claimId } = request;
     const rows = await db.transaction(
       async (connection) => {
         if (claimId !== null) {
-          const earlier = await recalled(connection, facts, claimId);
+          const earlier = await earlierClaim(connection, facts, claimId);
           if (earlier === null) return { begun: [], admitted: null };
           if (earlier.delivery !== null) return { earlier };
         }
@@ -275,8 +275,8 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
         const found = await connection.ask(statement, values);
         const begun = found.filter((row) => !isCovered(row));
         const covered = found.filter(isCovered).map(([no]) => no as number);
-        const told = [values[6], values[7]] as [PgValue, PgValue];
-        const admitted = covered.length === 0 ? null : await admit(connection, facts.no, covered, now, told);
+        const eventParts = [values[6], values[7]] as [PgValue, PgValue];
+        const admitted = covered.length === 0 ? null : await admit(connection, facts.no, covered, now, eventParts);
         const starts = [...begun.map(startOf), ...(admitted?.begun ?? [])];
         if (share.needs !== null && starts.length > 0) {
           await holds.hold(connection, facts, starts, share.needs);
@@ -291,14 +291,14 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
       { repeat: claimId !== null },
     );
     if (rows.earlier !== undefined) return handOverAgain(facts, rows.earlier);
-    return handedOver(asked, { rows: rows.begun, ...rows.admitted });
+    return answerOf(call, { rows: rows.begun, ...rows.admitted });
   }
 
-  /** Nothing more is claimed under this id: what it got before is all it gets. */
-  async function lastWord(facts: SessionFacts, claimId: string, now: number): Promise<ClaimAnswer> {
+  /** Closes this claim id: returns what it got before, and nothing more is claimed under it. */
+  async function closeClaim(facts: SessionFacts, claimId: string, now: number): Promise<ClaimAnswer> {
     const found = await db.transaction(
       async (connection) => {
-        const earlier = await recalled(connection, facts, claimId);
+        const earlier = await earlierClaim(connection, facts, claimId);
         if (earlier === null || earlier.delivery !== null) return earlier;
         await connection.ask(remember, [facts.no, claimId, now, "[]"]);
         return { ...earlier, delivery: 1 };
@@ -308,8 +308,8 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     return found === null ? DEAD : handOverAgain(facts, found);
   }
 
-  /** What this id got before, under the session's lock; null if the session is over. */
-  async function recalled(
+  /** What this id got before, under the session's lock; null if the session has ended. */
+  async function earlierClaim(
     connection: PgConnection,
     facts: SessionFacts,
     claimId: string,
@@ -318,27 +318,27 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     if (draining === undefined) return null;
     const drain = draining === true;
     const [earlier] = await connection.ask(recall, [facts.no, claimId]);
-    if (earlier === undefined) return { drain, delivery: null, again: [] };
+    if (earlier === undefined) return { drain, delivery: null, held: [] };
     const [text, delivery] = earlier as [string, number];
-    return { drain, delivery, again: await stillHeld(connection, facts, text) };
+    return { drain, delivery, held: await stillHeld(connection, facts, text) };
   }
 
   async function handOverAgain(facts: SessionFacts, earlier: EarlierClaim): Promise<ClaimAnswer> {
-    const { drain, delivery, again } = earlier;
-    const names = await learnRows(interned, again);
-    const jobs = again.map((row) => claimedJob(generation, facts.id, toWhole(row, names)));
+    const { drain, delivery, held } = earlier;
+    const names = await learnRows(interned, held);
+    const jobs = held.map((row) => claimedJob(generation, facts.id, toWhole(row, names)));
     return { alive: true, drain, jobs, nextAt: null, delivery };
   }
 
-  /** The jobs of an earlier claim whose reply was lost: those it still holds. */
+  /** The jobs of an earlier claim whose reply was lost, as far as the session still holds them. */
   async function stillHeld(connection: PgConnection, facts: SessionFacts, text: string): Promise<PgRow[]> {
     const held = new Map(JSON.parse(text) as [number, number][]);
     const rows = await connection.ask(readAgain, [bigints([...held.keys()])]);
     return rows.filter((row) => row[5] === 1 && row[18] === facts.no && row[9] === held.get(row[0] as number));
   }
 
-  /** `covered`: the numbers of those that were started because their budgets allow it. */
-  async function handOver(
+  /** `covered`: the numbers of jobs that were started because their budgets allow it. */
+  async function startedJobs(
     facts: SessionFacts,
     share: LaneShare,
     rows: PgRow[],
@@ -364,7 +364,7 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
       marks.taken(job.lane, job.priority, job.runAt, now);
       return { job, claimed: claimedJob(generation, facts.id, begun) };
     });
-    // Their ends change ledgers too, so they are not among those that can be settled without being read.
+    // Their ends change ledgers too, so they cannot be settled without being read.
     for (const one of covered.length === 0 ? [] : await readWhole(covered)) {
       marks.taken(one.job.lane, one.job.priority, one.job.runAt, now);
       jobs.push({ job: one.job, claimed: claimedJob(generation, facts.id, one) });

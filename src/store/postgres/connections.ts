@@ -1,9 +1,9 @@
-/** Connections: a pool for everything, one more for renewals and beats, so that leases are kept while the pool is busy, and
- *  two for searches and counts, which may take long: however many ask for them, the pool is for those who write.
+/** Connections: a pool for everything, one more for renewals and beats, so that leases are kept while the pool is busy,
+ *  and two for searches and counts, which may take long and must not occupy the pool.
  *
- *  Which failures are tried again here: a statement that was certainly not done (no connection, rolled back by a
- *  deadlock) always, and one whose end is unknown only if the caller says that it may be repeated. For a few seconds:
- *  a restart or a failover is waited out, an outage is told. */
+ *  Retried here: a statement that was certainly not executed (no connection, rolled back by a deadlock) always, and one
+ *  with an unknown outcome only if the caller marks it as repeatable. Retries last a few seconds: enough for a restart
+ *  or a failover, while an outage is reported. */
 import type pg from "pg";
 import { PerdureError } from "../../core/errors.ts";
 import { ask, loadPg, type PgClient, type PgRow, type PgStatement, type PgValue, SESSION_SETTINGS } from "./driver.ts";
@@ -17,29 +17,29 @@ export interface ConnectionOptions {
   readonly monotonic: () => number;
 }
 
-/** A transaction under way, or a connection that has none. */
+/** A transaction in progress, or a connection without one. */
 export interface PgConnection {
   ask(statement: PgStatement, values?: readonly PgValue[]): Promise<PgRow[]>;
 }
 
 export interface TransactionOptions {
-  /** It may be done twice without harm. */
+  /** Executing it twice does no harm. */
   readonly repeat?: boolean;
-  /** On the connection that is kept free for it. */
+  /** Uses the reserved connection. */
   readonly reserved?: boolean;
-  /** A read that may take long: on connections apart, and for a limited time. */
+  /** A read that may take long: uses separate connections and has a time limit. */
   readonly aside?: boolean;
   /** A read, or a step of opening the store: its errors do not mention what was stored. */
   readonly storesNoJobs?: boolean;
 }
 
-/** Three of them fit into our patience. */
+/** Three of them fit into the time for retries. */
 const CONNECT_TIMEOUT_MS = 1_600;
 const PATIENCE_MS = 5_000;
-/** A machine that slept finds its time used up when it wakes: it tries so often in any case. */
+/** After a machine slept, the time for retries is already over when it wakes: it still tries this often. */
 const MIN_TRIES = 3;
 const FAREWELL_MS = 2_000;
-/** Searches and counts at a time, and how long one may take: counts of some ten million jobs fit into it. */
+/** Concurrent searches and counts, and how long one may take: enough to count some ten million jobs. */
 const ASIDE_CONNECTIONS = 2;
 const ASIDE_SECONDS = 30;
 const FIRST_PAUSE_MS = 20;
@@ -71,7 +71,7 @@ export class PgConnections {
         max,
         onConnect: ((client: pg.ClientBase) => prepare(client, settings)) as (client: pg.ClientBase) => void,
       });
-      // An idle connection that the server ended: the next call gets another.
+      // The server closed an idle connection: the next call gets another.
       pool.on("error", () => {});
       pool.on("connect", (client) => {
         this.#clients.add(client);
@@ -81,7 +81,7 @@ export class PgConnections {
       return pool;
     };
     this.#pool = make(options.connections, SESSION_SETTINGS);
-    // Nothing may keep the renewals waiting for long: neither a lock nor a beat that waits for one.
+    // Nothing may delay renewals for long: neither a lock nor a beat that waits for one.
     this.#reserved = make(1, `${SESSION_SETTINGS} set lock_timeout = '2s'`);
     const readOnly = `set statement_timeout = '${ASIDE_SECONDS}s'; set default_transaction_read_only = on`;
     this.#aside = make(ASIDE_CONNECTIONS, `${SESSION_SETTINGS} ${readOnly}`);
@@ -101,7 +101,7 @@ export class PgConnections {
     return this.writeAs(() => statement, values, care);
   }
 
-  /** The same, where a repeat is another statement than the first try. */
+  /** Like `write`, with a different statement for retries. */
   writeAs(
     statement: (tries: number) => PgStatement,
     values: readonly PgValue[],
@@ -121,7 +121,7 @@ export class PgConnections {
         await ask(client, BEGIN, []);
         result = await work({ ask: (statement, values = []) => ask(client, statement, values) }, tries);
       } catch (error) {
-        // Nothing was committed, whatever broke: it may be begun again.
+        // Nothing was committed, whatever failed: it may be restarted.
         if (errorClassOf(error) === "unknown") throw new RolledBack(messageOf(error), { cause: error });
         await ask(client, ROLLBACK, []).catch(() => {});
         throw error;
@@ -134,7 +134,7 @@ export class PgConnections {
     });
   }
 
-  /** A server that is silent says no farewell either: it is given a moment. */
+  /** A server that is unreachable does not answer the goodbye either: waits a limited time. */
   async close(): Promise<void> {
     this.#closed = true;
     const ended = Promise.all([this.#pool, this.#reserved, this.#aside].map((pool) => pool.end()));
@@ -158,7 +158,7 @@ export class PgConnections {
         const isOver = tries + 1 >= MIN_TRIES && monotonic() - began + pause > PATIENCE_MS;
         if (!mayRepeat || this.#closed || isOver) {
           if (trouble === "data" || error instanceof PerdureError || isOurs(error)) throw error;
-          // One try whose end is unknown makes the whole call unknown, unless it may be repeated and nothing came of it.
+          // One try with an unknown outcome makes the whole call unknown, unless it is repeatable and had no effect.
           throw unknown === null ? explained(error, trouble, care) : explained(unknown, "unknown", care);
         }
         await sleep(pause);
@@ -176,9 +176,9 @@ export class PgConnections {
     try {
       client = await this.#poolFor(care).connect();
     } catch (error) {
-      // Whatever went wrong on the way, nothing was asked yet; a wrong password stays what it is.
+      // Whatever failed, no statement was sent yet; a wrong password is reported as such.
       if (errorClassOf(error) !== "bug") throw new NoConnection(messageOf(error), { cause: error });
-      const message = `PostgreSQL cannot be opened: ${messageOf(error)}`;
+      const message = `cannot connect to PostgreSQL: ${messageOf(error)}`;
       throw new PerdureError("store_io", message, { cause: error });
     }
     let broken = false;
@@ -194,7 +194,7 @@ export class PgConnections {
   }
 }
 
-/** Thrown by a caller's function, and nothing that PostgreSQL said. */
+/** Thrown by a caller's function, not by PostgreSQL. */
 function isOurs(error: unknown): boolean {
   return errorClassOf(error) === "bug" && (error as { code?: unknown }).code === undefined;
 }
@@ -204,29 +204,29 @@ function isCancelled(error: unknown): boolean {
 }
 
 function tookTooLong(cause: unknown): PerdureError {
-  const message = `a search or count took longer than ${ASIDE_SECONDS} s and was cancelled; ask for less, or later`;
+  const message = `a search or count took longer than ${ASIDE_SECONDS} s and was cancelled; narrow the filter or retry later`;
   return new PerdureError("overloaded", message, { cause });
 }
 
-/** Sets up a new connection. One to a standby is none: after a failover the address may still lead there for a while. */
+/** Prepares a new connection. Rejects a standby: after a failover the address may still lead to one for a while. */
 async function prepare(client: pg.ClientBase, settings: string): Promise<void> {
   const timing = { query_timeout: CONNECT_TIMEOUT_MS };
   await client.query({ text: settings, ...timing });
   const asked = { text: "select pg_is_in_recovery() as standby", ...timing };
   const { rows } = await client.query<{ standby: boolean }>(asked);
-  if (rows[0]?.standby) throw new NoConnection("this server is a standby, which takes no writes");
+  if (rows[0]?.standby) throw new NoConnection("this server is a standby and does not accept writes");
 }
 
-/** Ends a connection without a word. */
+/** Closes a connection without saying goodbye to the server. */
 export function cutOff(client: unknown): void {
   const { connection } = client as { connection?: { stream?: { destroy?: () => void } } };
   connection?.stream?.destroy?.();
 }
 
-/** The transaction did not commit, and never will. */
+/** The transaction was not and will not be committed. */
 class RolledBack extends Error {}
 
-/** A commit that warns is not known to be durable: its wait for the standby was cut short. */
+/** A commit with a warning may not be durable: its wait for the standby was interrupted. */
 async function watched<T>(client: PgClient, work: () => Promise<T>): Promise<T> {
   let warning: string | null = null;
   const onNotice = (notice: { code?: string | undefined; message?: string | undefined }) => {

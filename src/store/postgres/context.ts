@@ -11,13 +11,13 @@ export interface PostgresContext {
   readonly sql: MakeStatement;
   readonly interned: PostgresInterned;
   readonly clock: Clock;
-  /** Jobs this process started, as they were then, until they are settled. A job whose revision has not moved is still
-   *  the same, and need not be read again. */
+  /** Jobs that this process started, as they were then, until they are settled. If the revision is unchanged, so is the
+   *  job, and it need not be read again. */
   readonly started: Map<string, StoredJob>;
   readonly marks: ClaimCursors;
-  /** Names this database: a token of another one does not fit. A copy keeps the name. */
+  /** Identifies this database: a token of another database does not match. A copy keeps it. */
   readonly generation: string;
-  /** Tells other processes that something was written. */
+  /** Notifies other processes of a write. */
   readonly wrote: () => void;
 }
 

@@ -1,5 +1,5 @@
-/** The PostgreSQL driver as the adapter uses it: `pg`, loaded when a store is opened. Rows come as arrays and 64-bit
- *  numbers as numbers: ours are instants and counters, far below 2^53. */
+/** The PostgreSQL driver as the adapter uses it: `pg`, loaded when a store is opened. Rows are arrays, and 64-bit
+ *  integers become numbers: ours are times and counters, far below 2^53. */
 import type pg from "pg";
 
 export type Pg = typeof pg;
@@ -8,16 +8,16 @@ export type PgRow = readonly PgCell[];
 export type PgCell = string | number | boolean | null;
 export type PgValue = string | number | boolean | null | Buffer;
 
-/** A statement with a name is parsed and planned once per connection. */
+/** A named statement is parsed and planned once per connection. */
 export interface PgStatement {
   readonly name: string;
   readonly text: string;
-  /** It may have to count, search or delete a great many rows. */
+  /** It may have to count, search or delete very many rows. */
   readonly isLong?: boolean;
 }
 
-/** A server that is silent for so long is taken for gone: one that lost its power sends no farewell. Longer than a lock is
- *  waited for, so that a statement that only waits ends by itself. */
+/** A server that does not respond for this long counts as lost: one without power closes no connections. Longer than
+ *  the lock timeout, so that a statement that only waits ends by itself. */
 export const LONG = { isLong: true } as const;
 const ANSWER_MS = 8_000;
 const LONG_ANSWER_MS = 120_000;
@@ -49,8 +49,8 @@ export async function ask(client: PgClient, statement: PgStatement, values: read
   return (await client.query<PgCell[]>(query)).rows;
 }
 
-/** Our sessions: no lock outlives a process that stands still, plans that do not change with statistics, and commits that are on disk when they are acknowledged.
- *  `synchronous_commit` is raised, never lowered: whoever asked for more keeps it. */
+/** Session settings: locks end with a process that hangs, plans do not change with statistics, and acknowledged commits
+ *  are on disk. `synchronous_commit` is raised, never lowered: a stricter setting is kept. */
 export const SESSION_SETTINGS = `
   set plan_cache_mode = force_generic_plan;
   set enable_seqscan = off; set enable_bitmapscan = off; set enable_hashjoin = off; set enable_mergejoin = off;
@@ -65,5 +65,5 @@ export const SESSION_SETTINGS = `
   where current_setting('synchronous_commit') in ('off', 'local', 'remote_write');
 `;
 
-/** Makes a statement of one store: `$s.` before a table becomes its schema. */
+/** Creates a statement for one store: `$s.` before a table becomes its schema. */
 export type MakeStatement = (name: string, text: string, options?: { isLong: boolean }) => PgStatement;

@@ -1,37 +1,36 @@
-/** How events are numbered, and up to which number they may be read. A statement draws one number for all its events
- *  once their rows are written and locked, so a job's events are in the order of their numbers. */
+/** How events are numbered, and up to which number they may be read. */
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { PostgresContext } from "./context.ts";
 
-// How events are numbered. A statement draws one number for all its events, when the rows they tell of are written
-// and locked: so a job's events are in the order of their numbers, and the transaction has its own number before
-// (feed.ts). Drawn row by row they cost as much as the rows themselves.
+// A statement draws one number for all its events, after their rows are written and locked: so a job's events are in
+// the order of their numbers, and the transaction already has its own number. Numbers per row would cost as much as the
+// rows themselves.
 
 /** More than the events of any statement. */
 export const BATCH = 4_096;
 
-/** The number of the statement's batch, once all of `rows` is there; no row where there is none. */
+/** The number of the statement's batch, after all of `rows` exist; no row if `rows` is empty. */
 function batchAfter(rows: string): string {
   return `batch as materialized (
     select nextval('$s.event_seq') * ${BATCH} as base from (select count(*) as n from ${rows}) counted where n > 0
   )`;
 }
 
-/** Writes an event for each of `rows`, as parts of a statement. */
+/** Parts of a statement that write an event for each of `rows`. */
 function writeEvents(
   rows: string,
   event: { job: string; n: string; at: string; name: string; data: string },
   place = "row_number() over ()",
 ): string {
   return `${batchAfter(rows)},
-  told as (
+  written as (
     insert into $s.event (seq, job, n, at, name, data)
     select batch.base + ${place}, ${event.job}, ${event.n}, ${event.at}, ${event.name}, ${event.data}
     from batch cross join ${rows}
   )`;
 }
 
-/** Events of jobs: `rows` has no and revision, and may have each row's place among them. */
+/** Events of jobs: `rows` has no and revision; `place` is each row's position among them. */
 export function writeJobEvents(rows: string, at: string, name: string, data: string, place?: string): string {
   return writeEvents(rows, { job: `${rows}.no`, n: `${rows}.revision`, at, name, data }, place);
 }
@@ -41,18 +40,17 @@ export function writeEngineEvents(rows: string, at: string, name: string, data: 
   return writeEvents(rows, { job: "null::bigint", n: "0", at, name, data });
 }
 
-// The event feed: all events from a cursor on, in order, without gaps. Numbers are given out before a transaction
-// commits, so a reader that simply asks for what comes after the last number skips those that commit later. It
-// follows a watermark instead: the last batch of numbers given out so far is safe to read up to once every
-// transaction that was under way at that moment has ended. It works because every transaction that writes an event
-// has its own number before it takes one for the event. A long transaction anywhere in the server delays the feed,
-// never the engine.
+// The event feed: all events after a cursor, in order, without gaps. Numbers are assigned before a transaction commits,
+// so a reader that simply asks for what comes after the last number would skip those that commit later. It follows a
+// watermark instead: the last batch assigned so far is safe to read once every transaction that was in progress at that
+// moment has ended. This works because every transaction gets its own number before it takes one for an event. A long
+// transaction anywhere in the server delays the feed, never the engine.
 
-/** How long a read waits for the transactions before it; then it gives what is safe. */
+/** How long a read waits for earlier transactions before it returns what is safe. */
 const PATIENCE_MS = 1_000;
-const LOOK_EVERY_MS = 2;
+const POLL_EVERY_MS = 2;
 
-/** A number, and the transaction that must have been passed before it is safe. */
+/** A number, and the transaction that must have ended before it is safe. */
 interface PendingEvents {
   readonly upTo: number;
   readonly xid: bigint;
@@ -64,7 +62,7 @@ export class Watermark {
   readonly #sql;
   #safe = 0;
   #pending: PendingEvents | null = null;
-  #looking: Promise<number> | null = null;
+  #checking: Promise<number> | null = null;
   #next: Promise<number> | null = null;
 
   constructor(context: PostgresContext) {
@@ -78,23 +76,25 @@ export class Watermark {
     };
   }
 
-  /** The number up to which all events can be read: at least those committed before this call, if nobody holds it up. */
+  /** The number up to which all events can be read: at least those committed before this call, unless a transaction
+   *  delays it. */
   safe(): Promise<number> {
-    if (this.#looking === null) return this.#look();
-    // The look under way began before this call, and may miss what was committed since: all who come now share the next.
-    this.#next ??= this.#looking.then(
-      () => this.#look(),
-      () => this.#look(),
+    if (this.#checking === null) return this.#check();
+    // The check in progress started before this call and may miss recent commits: all callers from now on share the
+    // next one.
+    this.#next ??= this.#checking.then(
+      () => this.#check(),
+      () => this.#check(),
     );
     return this.#next;
   }
 
-  #look(): Promise<number> {
+  #check(): Promise<number> {
     this.#next = null;
-    this.#looking = this.#advance().finally(() => {
-      this.#looking = null;
+    this.#checking = this.#advance().finally(() => {
+      this.#checking = null;
     });
-    return this.#looking;
+    return this.#checking;
   }
 
   async #advance(): Promise<number> {
@@ -120,7 +120,7 @@ export class Watermark {
         return;
       }
       if (this.#clock.monotonic() >= until) return;
-      await sleep(this.#clock, LOOK_EVERY_MS);
+      await sleep(this.#clock, POLL_EVERY_MS);
     }
   }
 }

@@ -1,5 +1,5 @@
-/** Searching jobs. Only bound values enter the statement; which index serves it follows from the filter. What no index
- *  serves is searched for a part at a time. */
+/** Searches jobs. Only bound values enter the statement; the filter determines the index. Conditions without an index
+ *  are checked on a bounded part of the jobs per call. */
 import {
   afterPrefix,
   isCalled,
@@ -25,7 +25,7 @@ const MAX_FIND = 1_000;
 
 type Bind = (value: PgValue) => string;
 
-/** Conditions that every search has in the same form; null: it narrows nothing. A prefix of an id is read beforehand. */
+/** Conditions that have the same form in every search; null: no condition. An id prefix is resolved beforehand. */
 type PgField = Exclude<keyof JobFilter, PlannedField | "idPrefix">;
 type PgCondition<Value> = (value: Value, bind: Bind) => string | null;
 
@@ -48,7 +48,7 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
     const newest = filter.order !== "oldest";
     const where: string[] = ["true"];
     const values: PgValue[] = [];
-    // By a key, and among children, submits and workers search too: they do not wait for the searches of others.
+    // Submits and workers also search, by key and among children: they do not wait behind other searches.
     const aside = filter.key === undefined && filter.parentId === undefined;
     const read = (text: string, bound: readonly PgValue[]) =>
       db.read({ ...sql("", text, LONG), name: "" }, bound, { aside });
@@ -57,7 +57,7 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
     const lanes = await matchingLanes(filter);
     if (lanes !== null) where.push(`j.lane = any (${bind(numbers(lanes))}::int[])`);
     const states = statesOf(filter);
-    // Written out, not bound: only then is it known that an index on some states serves.
+    // Written out, not bound: only then can PostgreSQL use a partial index on some states.
     if (states !== null) where.push(states.length === 0 ? "false" : `j.state in (${states.join(", ")})`);
     if (areAside(states)) where.push("(j.state = 2 or j.state >= 4)");
     for (const [field, conditionOf] of PLAIN) {
@@ -75,7 +75,7 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
     const called = await calledLanes(filter, lanes);
     const exact = exactOf(filter, called);
     if (exact !== null) where.push(`b.${exact} = ${bind(filter[exact] as string)}`);
-    // These have indexes in the order of their numbers, on the table of what was submitted.
+    // These have indexes in the order of their numbers, on the table `submission`.
     const number = filter.parentId === undefined && exact === null ? "j.no" : "b.job";
     if (filter.cursor !== undefined) {
       where.push(`${number} ${newest ? "<" : ">"} ${bind(readCursor(filter.cursor, filter, secret))}`);
@@ -121,7 +121,7 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
       .filter((lane) => kind === undefined || kind.includes(lane.kind));
   }
 
-  /** Lanes whose jobs, where they have no name, are called by a kind that the search means. */
+  /** Lanes whose jobs, if unnamed, are called by a kind that matches the search. */
   async function calledLanes(filter: JobFilter, lanes: readonly Lane[] | null): Promise<readonly Lane[]> {
     if (filter.name === undefined) return [];
     if (lanes === null) await interned.readLanes();
@@ -129,14 +129,14 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
   }
 }
 
-/** The column whose index serves the search. */
+/** The column whose index can be used. */
 function exactOf({ name, action, parentId }: JobFilter, called: readonly Lane[]): "name" | "action" | null {
   if (parentId !== undefined) return null;
   if (name !== undefined && !isPattern(name) && called.length === 0) return "name";
   return action !== undefined && !isPattern(action) ? "action" : null;
 }
 
-/** Whether a condition is left that no index serves. */
+/** Whether a condition without an index is left. */
 function isScan({ name, action, reason }: JobFilter, exact: "name" | "action" | null): boolean {
   return (
     reason !== undefined || (name !== undefined && exact !== "name") || (action !== undefined && exact !== "action")
@@ -147,14 +147,14 @@ function numbers(lanes: readonly Lane[]) {
   return ints(lanes.map(({ no }) => no));
 }
 
-/** Codes of our own, so that they may stand in the statement. Null: any state. */
+/** State codes are our own numbers, so they may be part of the statement. Null: any state. */
 function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
   const asked = state?.map((name) => STATE_CODES[name]) ?? null;
   if (deadLetter !== true && reason === undefined) return asked;
   return asked === null || asked.includes(STATE_CODES.failed) ? [STATE_CODES.failed] : [];
 }
 
-/** Blocked, failed and cancelled jobs have an index of their own. */
+/** Blocked, failed and cancelled jobs have their own index. */
 function areAside(states: readonly number[] | null): boolean {
   return states !== null && states.length > 0 && states.every((code) => code === 2 || code >= 4);
 }

@@ -1,23 +1,23 @@
-/** Group commit: calls of one verb that arrive while others of it are under way share the next statement. A group that
- *  fails for its data is split in halves and repeated, until only the guilty item is refused. */
+/** Group commit: calls of one verb that arrive while others of it are in progress share the next statement. A group
+ *  that fails because of its data is split in halves and repeated until only the invalid item is refused. */
 import { PerdureError } from "../../core/errors.ts";
 import type { RefusedItem } from "../../core/worker-protocol.ts";
 import type { EventLoop } from "../../lib/clock.ts";
 import { errorClassOf, explained, messageOf } from "./error-classes.ts";
 
 export interface GroupVerb<Item, Answer> {
-  /** All of them, in one transaction, or an error and none. */
+  /** All items in one transaction, or an error and none. */
   run(items: readonly Item[]): Promise<Answer[]>;
-  /** The answer for an item that the store cannot take; without it the call is rejected. */
+  /** The answer for an item that the store rejects; without it the call is rejected. */
   refuse?(item: Item, error: unknown): Answer;
-  /** Transactions at a time. */
+  /** Concurrent transactions. */
   readonly inFlight: number;
-  /** Where the parts of a list fare differently, in an outage: true, those that failed are refused; else the call is
-   *  rejected, for a caller who repeats it and is told of what was done. */
+  /** What happens if parts of a list have different outcomes in an outage. True: the failed parts are refused.
+   *  Otherwise the call is rejected, for callers that repeat it and then get the outcome of what was done. */
   readonly isPartly?: boolean;
-  /** How large an item is, in characters, where that may be much: a transaction takes a few megabytes. */
+  /** The size of an item in characters, if it may be large: a transaction takes a few megabytes. */
   weigh?(item: Item): number;
-  /** Items of one; a longer list is split, so that this process and several of the server's work on it at once. */
+  /** Items per transaction; a longer list is split, so that several server processes work on it at once. */
   readonly together: number;
 }
 
@@ -27,7 +27,7 @@ interface GroupCall<Item, Answer> {
   reject(error: unknown): void;
 }
 
-/** So that a statement takes seconds at most, and its text fits into memory several times over. */
+/** Keeps a statement to seconds at most, and its text small enough to be in memory several times. */
 const MAX_WEIGHT = 8_000_000;
 
 export class GroupCommit<Item, Answer> {
@@ -72,7 +72,7 @@ export class GroupCommit<Item, Answer> {
     return this.#joined(parts, await Promise.allSettled(parts.map((part) => this.#enqueue(part))));
   }
 
-  /** The answers of all parts: none of them may hide what became of the others. */
+  /** The answers of all parts: an error in one must not hide the outcome of the others. */
   #joined<A>(parts: readonly (readonly Item[])[], results: readonly PromiseSettledResult<A[]>[]): (A | Answer)[] {
     const { refuse, isPartly = false } = this.#verb;
     const failed = results.find((result) => result.status === "rejected");
@@ -88,18 +88,18 @@ export class GroupCommit<Item, Answer> {
     return new Promise((resolve, reject) => {
       this.#queue.push({ items, resolve, reject });
       if (items.length === this.#verb.together)
-        this.#flush(); // nothing more can join it
+        this.#flush(); // no call can join it any more
       else this.#schedule();
     });
   }
 
-  /** Resolves when nothing waits and nothing is under way. */
+  /** Resolves when nothing is waiting or in progress. */
   async drained(): Promise<void> {
     if (this.#queue.length === 0 && this.#running === 0) return;
     await new Promise<void>((resolve) => this.#idle.push(resolve));
   }
 
-  /** After this turn of the event loop, so that its calls come together. */
+  /** After this turn of the event loop, so that its calls are grouped. */
   #schedule(): void {
     if (this.#scheduled || this.#running >= this.#verb.inFlight) return;
     this.#scheduled = true;
@@ -173,7 +173,7 @@ export class GroupCommit<Item, Answer> {
   }
 }
 
-/** Stands for the answer of an item whose verb has no word for a refusal. */
+/** The answer of an item whose verb cannot express a refusal. */
 class FailedItem {
   readonly error: unknown;
   constructor(error: unknown) {
@@ -181,7 +181,7 @@ class FailedItem {
   }
 }
 
-/** Also what a decision threw: it concerns one item. */
+/** Includes errors that a decision threw: they concern one item. */
 function isAboutData(error: unknown): boolean {
   if (error instanceof PerdureError) return error.code === "store_refused";
   const { code } = (error ?? {}) as { code?: unknown };
@@ -190,7 +190,7 @@ function isAboutData(error: unknown): boolean {
   );
 }
 
-/** The answer for an item that the database cannot take. */
+/** The answer for an item that the database rejects. */
 export function refusal(error: unknown): RefusedItem {
   if (error instanceof PerdureError) return { status: "refused", code: error.code, message: error.message };
   return { status: "refused", code: "store_refused", message: `the store refused this item: ${messageOf(error)}` };

@@ -22,10 +22,9 @@ import {
 import { runLaneHolder } from "./run-lanes.ts";
 import { IN_TRANSACTION } from "./watch.ts";
 
-// Stores jobs that have parents. Their parents' rows are locked before, in the order of their numbers, and stay so
-// until the children are there: whoever ends or cancels a parent either finds the child, or was there first, and the
-// child is refused. A key that names a job already is answered whatever became of the parent: a submit that is
-// repeated finds its child.
+// Stores jobs with parents. The parents' rows are locked first, in the order of their numbers, until the children are
+// stored: whoever ends or cancels a parent either finds the child, or was first, and the child is refused. A key that
+// already names a job gets that job in any case: a repeated submit finds its child.
 
 function childInserter(context: PostgresContext) {
   const { sql, interned } = context;
@@ -37,8 +36,8 @@ function childInserter(context: PostgresContext) {
   );
   const there = sql("insert_there", `select id, ${LOGGED} from $s.submission where id = any ($1::text[])`);
 
-  /** All within one transaction, whose statements go through `ask`; `tries` is how often this has been tried before. The lanes
-   *  and policies of the jobs are to be stored before: who holds a connection must not wait for another. */
+  /** All in one transaction, whose statements go through `ask`; `tries` is the number of earlier tries. The jobs' lanes
+   *  and policies must be stored before: the holder of a connection must not wait for another. */
   return async (
     items: readonly InsertItem[],
     names: NameNumbers,
@@ -58,7 +57,7 @@ function childInserter(context: PostgresContext) {
     const send = (statement: (tries: number) => PgStatement, values: readonly PgValue[]) =>
       ask(statement(tries), values);
     const stored = good.length === 0 ? [] : await insert(good, names, send, ask);
-    await lookAgain(items, answers, ask, tries);
+    await findExisting(items, answers, ask, tries);
     return answers.map((answer) => answer ?? (stored.shift() as InsertAnswer));
   };
 
@@ -79,8 +78,8 @@ function childInserter(context: PostgresContext) {
     };
   }
 
-  /** Of those that their parents refuse, some may be there: under their key, or stored by the first try of a repeat. */
-  async function lookAgain(
+  /** Some of the jobs that their parents refuse may exist: under their key, or stored by the first try of a repeat. */
+  async function findExisting(
     items: readonly InsertItem[],
     answers: (InsertAnswer | null)[],
     ask: RunStatement,
@@ -95,7 +94,7 @@ function childInserter(context: PostgresContext) {
             named.map(({ job }) => job),
             ask,
           );
-    // Only of those before it in the list has a job a key already.
+    // Each job only conflicts with jobs before it in the list.
     const places = new Map(items.map(({ job }, i) => [job.id, i]));
     const byKey = new Map(rows.map((row) => [keyName(row[0] as string, row[1] as string), row]));
     for (const { job, now, i } of named) {
@@ -110,20 +109,19 @@ function childInserter(context: PostgresContext) {
   }
 }
 
-// The verbs that store new jobs: each list in a transaction of its own, shared with others of its sort, or within
-// somebody else's.
+// The verbs that store new jobs: each list in a transaction shared with similar lists, or within the caller's.
 
-/** Within somebody's transaction: the statements go over their connection, and workers hear of it when it commits. */
+/** Within the caller's transaction: statements go over its connection, and workers are notified by its commit. */
 export function insertWithin(context: PostgresContext, channel: string) {
   const { storeNames, insert } = inserter(context);
   const { withLanes, held } = runLaneHolder(context);
-  // A transaction may be open for long: what its jobs name is held until it ends.
+  // A transaction may be open for long: names of its jobs are locked until it ends.
   const hold = context.sql(
     "",
     `select count(*) from (select no from $s.lane where no = any ($1::int[]) for key share) l union all
      select count(*) from (select no from $s.policy where no = any ($2::int[]) for key share) p`,
   );
-  // In a transaction "now" is its beginning, and this statement is a later one.
+  // In a transaction "now" is its start, and this statement is later.
   const begun = context.sql("", "select now() < statement_timestamp()");
   const hint = context.sql("", "select pg_notify($1, $2)");
   return async (client: TransactionClient, items: readonly InsertItem[]): Promise<InsertAnswer[]> => {
@@ -136,11 +134,11 @@ export function insertWithin(context: PostgresContext, channel: string) {
     };
     const [[isBegun] = []] = await ask(begun, []);
     if (isBegun !== true && isBegun !== "t") {
-      const allowed = "a client with a transaction begun: without one the job would be stored at once";
+      const allowed = "a client in a transaction; otherwise the job would be stored at once";
       throw new ConfigError({
         path: "submit.client",
         given: "a client",
-        problem: "no transaction is under way",
+        problem: "no transaction is in progress",
         allowed,
       });
     }
@@ -178,7 +176,7 @@ export function insertVerb(context: PostgresContext): GroupVerb<InsertItem, Inse
   };
 }
 
-/** For lists with parents, or with jobs of single runs: a transaction, as parents and lanes are locked before. */
+/** For lists with parents, or with jobs of single runs: a transaction that locks parents and lanes first. */
 export function insertChildrenVerb(context: PostgresContext): GroupVerb<InsertItem, InsertAnswer> {
   const { storeNames } = inserter(context);
   const insertChildren = childInserter(context);
@@ -202,8 +200,8 @@ export function hasParents(jobs: readonly NewJob[]): boolean {
   return jobs.some((job) => job.parent !== null);
 }
 
-/** The transaction is the caller's: only they can do it again. */
+/** The transaction is the caller's: only the caller can repeat it. */
 function repeatAll(error: unknown): PerdureError {
-  const message = `PostgreSQL ended your transaction (${messageOf(error)}): roll it back and repeat it as a whole`;
+  const message = `PostgreSQL aborted your transaction (${messageOf(error)}): roll it back and repeat all of it`;
   return new PerdureError("store_unavailable", message, { cause: error });
 }

@@ -14,17 +14,17 @@ import { BATCH } from "./events.ts";
 import { refusal } from "./group.ts";
 import type { PostgresInterned } from "./interned.ts";
 
-// The statements that write new jobs, and their values. One statement writes all rows of a list. Those for lists
-// without parents, annotations, names and budgets do not mention them: most lists have none.
+// One statement writes all rows of a list. The statements for lists without parents, annotations, names and budgets
+// omit those columns: most lists have none.
 
 export interface InsertItem {
   readonly job: NewJob;
   readonly now: number;
-  /** The number of the nearest job above it that has a budget. */
+  /** The number of the nearest job above it with a budget. */
   readonly above?: number | null;
 }
 
-/** One number for the jobs and one for the events of the statement; the transaction has its own before (feed.ts). */
+/** One number for the jobs and one for the events of the statement; see events.ts. */
 const NUMBERS = `drawn as materialized (
     select nextval('$s.job_no') * ${BATCH} as jobs, nextval('$s.event_seq') * ${BATCH} as events
     where pg_current_xact_id() is not null
@@ -36,10 +36,10 @@ const TYPES =
 const NAMES =
   "id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at, expire_in, " +
   "timeout_ms, key, tags, body, data";
-/** The values of keys come after all others. */
+/** The values of keys come last. */
 const KEYS_AFTER = { usual: 17, whole: 24 };
 
-/** A repeat writes to the log in any case: a commit that wrote nothing waits neither for the disk nor for a standby, and
+/** A repeat always writes to the log: a commit that wrote nothing waits neither for the disk nor for a standby, and
  *  would acknowledge what only the first try wrote. */
 export const LOGGED = "pg_logical_emit_message(true, 'perdure', 'repeat')::text";
 
@@ -55,8 +55,8 @@ const columns = ({ isWhole }: InsertShape) =>
        with ordinality as u (${NAMES}, parent, depth, annotations, name, action, above, ledger, ord)`
     : `unnest(${TYPES}) with ordinality as u (${NAMES}, ord)`;
 
-/** The rows of the jobs in `new`. In a repeat, only of those that turn out not to be there: the first try may still be
- *  under way, and then its end is waited for. */
+/** The rows of the jobs in `new`. A repeat only writes those that do not exist yet; the insert waits for a first try
+ *  that is still in progress. */
 function rows({ isRepeat, isWhole }: InsertShape): string {
   const fresh = isRepeat ? "fresh" : "new";
   const more = isWhole ? ", parent, depth, annotations, name, action" : "";
@@ -81,7 +81,7 @@ function rows({ isRepeat, isWhole }: InsertShape): string {
     select t.tag, f.no from ${fresh} f cross join lateral json_array_elements_text(f.tags::json) as t (tag)
     where f.tags is not null on conflict do nothing
   ),
-  told as (
+  written as (
     insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from ${fresh}
   )`;
 }
@@ -115,8 +115,8 @@ function keyed(shape: InsertShape): string {
 function insertStatements(sql: PostgresContext["sql"]) {
   const make = (name: string, text: (shape: InsertShape) => string, isWhole: boolean) => {
     const first = sql(name, text({ isRepeat: false, isWhole }));
-    const again = sql(`${name}_again`, text({ isRepeat: true, isWhole }));
-    return (tries: number): PgStatement => (tries === 0 ? first : again);
+    const repeat = sql(`${name}_again`, text({ isRepeat: true, isWhole }));
+    return (tries: number): PgStatement => (tries === 0 ? first : repeat);
   };
   return {
     usual: { plain: make("insert", plain, false), keyed: make("insert_keyed", keyed, false) },
@@ -135,7 +135,7 @@ function isWhole(items: readonly InsertItem[]): boolean {
   );
 }
 
-/** What the lanes and policies of these jobs are called. */
+/** The numbers of these jobs' lanes and policies. */
 export interface NameNumbers {
   readonly lanes: Pick<PostgresInterned, "laneNo">;
   /** By hash. */
@@ -185,16 +185,16 @@ function keyValues(items: readonly InsertItem[]): PgValue[] {
   ];
 }
 
-// Stores new jobs. One statement writes all their rows. Submit keys take two: the keys are inserted in order, those
-// that were already there are read by a second statement, because the first cannot see what it collided with.
+// One statement writes all rows. Submit keys take two: the keys are inserted in order, and existing ones are read by a
+// second statement, because the first cannot see the rows that it conflicted with.
 
-/** Asks a statement, over whatever connection. */
+/** Runs a statement on some connection. */
 export type RunStatement = (statement: PgStatement, values: readonly PgValue[]) => Promise<PgRow[]>;
 
-/** How a list of jobs gets to the database: as a transaction of its own, or within somebody's. */
+/** Sends a list of jobs: as a transaction of its own, or within the caller's. */
 type SendStatement = (statement: (tries: number) => PgStatement, values: readonly PgValue[]) => Promise<PgRow[]>;
 
-/** What one call of `insert` goes by. */
+/** State of one call of `insert`. */
 interface InsertWork {
   readonly items: readonly InsertItem[];
   readonly names: NameNumbers;
@@ -213,7 +213,7 @@ export function inserter(context: PostgresContext) {
      left join $s.submission b on b.id = k.id left join $s.job j on j.no = b.job`,
   );
 
-  /** Before `insert`, and outside of its transaction: who holds a connection must not wait for another. */
+  /** Before `insert`, and outside its transaction: the holder of a connection must not wait for another. */
   async function storeNames(items: readonly InsertItem[]): Promise<NameNumbers> {
     const now = items[0]?.now ?? 0;
     const policies = await interned.store(
@@ -223,19 +223,20 @@ export function inserter(context: PostgresContext) {
     return { lanes: interned, policies };
   }
 
-  /** `ask` reads what other jobs have these keys; it must see what has been committed meanwhile. */
+  /** `ask` reads which jobs have these keys; it must see what was committed meanwhile. */
   async function insert(items: readonly InsertItem[], names: NameNumbers, send: SendStatement, ask: RunStatement) {
     const answers: (InsertAnswer | undefined)[] = new Array(items.length);
     let left = items.map((_, i) => i);
-    // Twice at most for a key whose job is pruned at the very moment; and once more, to be sure.
+    // Twice at most for a key whose job is pruned at that moment, and one extra round.
     for (let round = 0; left.length > 0 && round < 3; round++) {
       left = await insertThese({ items, names, send, ask }, left, answers);
     }
-    for (const i of left) answers[i] = refusal(new Error("its key was taken and given back all the time; repeat it"));
+    for (const i of left)
+      answers[i] = refusal(new Error("its key changed repeatedly during the call; repeat the call"));
     return answers as InsertAnswer[];
   }
 
-  /** Returns the places that are still without an answer. */
+  /** Returns the indexes that are still without an answer. */
   async function insertThese(
     { items, names, send, ask }: InsertWork,
     places: readonly number[],
@@ -282,7 +283,7 @@ export function inserter(context: PostgresContext) {
   ): Promise<number[]> {
     const jobs = taken.map((i) => (items[i] as InsertItem).job);
     const found = new Map<string, PgRow>();
-    // The others of this list may be stored already: whatever breaks now, it is not known that nothing was.
+    // Other jobs of this list may be stored already: after an error now, the outcome is unknown.
     const rows = await takenKeys(jobs, ask).catch((error: unknown) => {
       throw isOutage(error) ? explained(new UnknownCommit(messageOf(error))) : error;
     });
@@ -297,7 +298,7 @@ export function inserter(context: PostgresContext) {
     return gone;
   }
 
-  /** What has the keys of these jobs, as `takenAnswer` reads it. */
+  /** The jobs that have these keys, as `takenAnswer` reads them. */
   function takenKeys(jobs: readonly NewJob[], ask: RunStatement): Promise<PgRow[]> {
     return ask(byKey, [texts(jobs.map((job) => job.namespace)), texts(jobs.map((job) => job.key))]);
   }

@@ -1,7 +1,7 @@
-/** Lanes, policies and sessions are stored once and named by small numbers. This is the cache of what the numbers
- *  mean. Numbers are never used again, so what is cached stays true; what another process added is read when it is first met, and
- *  what was deleted (`names.ts`) is found to be gone when it is used again. Lanes and policies are stored in transactions of
- *  their own, before the jobs that name them: one that no job names after all does no harm. */
+/** Cache of lanes, policies and sessions, which are stored once and referred to by small numbers. Numbers are never
+ *  reused, so cached values stay valid; values that another process added are read on first use, and deleted ones
+ *  (`../interned-names.ts`) are found missing when they are used again. Lanes and policies are stored in their own
+ *  transactions before the jobs that refer to them: an unused one does no harm. */
 import { PerdureError } from "../../core/errors.ts";
 import { isRunQueue } from "../../core/names.ts";
 import type { Policy } from "../../core/policy/policy.ts";
@@ -14,10 +14,10 @@ import type { PgConnection, PgConnections } from "./connections.ts";
 import type { MakeStatement, PgRow, PgStatement } from "./driver.ts";
 
 const MAX_SESSIONS = 10_000;
-/** Hashes of policies and their numbers. */
+/** How many policy hashes are cached. */
 const MAX_HASHES = 10_000;
 
-/** A lane, and whose quota it counts for where it is new. */
+/** A lane, and whose quota it counts for if it is new. */
 type OwnedLane = NewLane & { readonly owner?: string | null };
 type NamedJob = OwnedLane & { readonly policyHash: string; readonly policy: Policy };
 
@@ -25,11 +25,11 @@ export class PostgresInterned {
   readonly #db: PgConnections;
   readonly #lanes = new Map<number, Lane>();
   readonly #laneNos = new Map<string, KnownName>();
-  /** Deleted, and not yet forgotten: a row of a job that was deleted too may be in somebody's hands. */
+  /** Deleted, but still cached: a row of a deleted job may still be in use. */
   #gone = new Set<number>();
   #lastLane = 0;
   #dropped = 0;
-  /** Jobs come in runs of the same lane, and the name of one is dear. */
+  /** Consecutive jobs often have the same lane, and building a lane's name is expensive. */
   #lastAsked: { readonly lane: NewLane; readonly known: KnownName } | null = null;
   readonly #policies = new PolicyMemory();
   readonly #policyNos = new Map<string, KnownName>();
@@ -49,7 +49,7 @@ export class PostgresInterned {
         "select no, namespace, queue, kind, labels from $s.lane where queue = any ($1::text[]) and queue ~ '^run-'",
       ),
       laneNumbers: sql("lane_numbers", "select no from $s.lane where no <= $1"),
-      // One at a time: numbers are committed in their order, so that "after the last" misses none.
+      // One at a time: numbers are committed in order, so that reading "after the last" misses none.
       lockLanes: sql("lock_lanes", "lock table $s.lane in share row exclusive mode"),
       addLanes: sql(
         "add_lanes",
@@ -57,7 +57,7 @@ export class PostgresInterned {
          select *, $6::bigint from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[])
          on conflict (namespace, queue, kind, labels) do update set used_at = excluded.used_at`,
       ),
-      // In their order, as everybody does it.
+      // Locked in the order of their numbers, as everywhere.
       touchLanes: sql(
         "touch_lanes",
         `with mine as materialized (select no from $s.lane where no = any ($1::int[]) order by no for no key update)
@@ -77,7 +77,7 @@ export class PostgresInterned {
   get lastLane(): number {
     return this.#lastLane;
   }
-  /** Changes whenever the set of lanes may have. */
+  /** Changes whenever the set of lanes may have changed. */
   get laneVersion(): number {
     return this.#dropped * 1e9 + this.#lastLane;
   }
@@ -90,7 +90,7 @@ export class PostgresInterned {
   sessionId(no: number): string {
     return this.#sessionIds.get(no) ?? "ses_pruned";
   }
-  /** Null where it is not known, or not any more. */
+  /** Null if it is not cached. */
   laneNoOrNull(lane: NewLane): number | null {
     return this.#knownLane(lane)?.no ?? null;
   }
@@ -114,8 +114,8 @@ export class PostgresInterned {
     for (const row of await this.#db.read(this.#sql.lanesAfter, [this.#lastLane])) this.#learnLane(row);
   }
 
-  /** Stores the lanes and policies of new jobs where they are new too, and notes that the others are in use. The answer is the
-   *  numbers of the policies, by their hashes: the memory of them may be filled by others meanwhile. */
+  /** Stores new lanes and policies of new jobs, and notes that the others are in use. Returns the numbers of the
+   *  policies by hash: the cache of them may be evicted meanwhile. */
   async store(jobs: readonly NamedJob[], now: number): Promise<ReadonlyMap<string, number>> {
     const lanes: OwnedLane[] = [];
     const numbers = new Map<string, number>();
@@ -127,7 +127,7 @@ export class PostgresInterned {
         if (policy !== undefined && isFresh(policy, now)) numbers.set(job.policyHash, policy.no);
         else policies.set(job.policyHash, job.policy);
       }
-      if (isRunQueue(job.queue)) continue; // run-lanes.ts sees to it
+      if (isRunQueue(job.queue)) continue; // stored by run-lanes.ts
       if (last !== null && isSameLane(last, job)) continue;
       last = job;
       const known = this.#knownLane(job);
@@ -151,7 +151,7 @@ export class PostgresInterned {
     if (fresh.size > 0) await this.#addLanes([...fresh.values()], now);
   }
 
-  /** Notes that these are in use; the answer is those that are gone. */
+  /** Notes that these are in use; returns those that were deleted. */
   async #touchLanes(lanes: ReadonlyMap<number, OwnedLane>, now: number): Promise<OwnedLane[]> {
     const rows = await this.#db.write(this.#sql.touchLanes, [ints([...lanes.keys()]), now], { repeat: true });
     const left = new Set(rows.map(([no]) => no as number));
@@ -164,24 +164,24 @@ export class PostgresInterned {
     return gone;
   }
 
-  /** Stores lanes of single runs that are not there. Whatever is cached of them is read anew: they may have been deleted, and
-   *  may be again before they are held. */
+  /** Stores missing lanes of single runs. Their cache entries are read again: they may have been deleted, and may be
+   *  again before they are locked. */
   async storeRunLanes(lanes: readonly OwnedLane[], now: number): Promise<void> {
     const queues = texts([...new Set(lanes.map(({ queue }) => queue))]);
     const names = new Map(lanes.map((lane) => [laneName(lane), lane]));
     const before = new Map([...names.keys()].map((name) => [name, this.#laneNos.get(name)?.no]));
     const rows = await this.#db.read(this.#sql.lanesOfQueues, [queues]);
-    // Another call may use what is known meanwhile, or have stored it anew: only what was known before and is gone is forgotten.
+    // Other calls may use or re-create lanes meanwhile: only lanes known before this call and deleted are dropped.
     const found = new Set(rows.map(([no]) => no as number));
     for (const [name, no] of before) {
       if (no !== undefined && !found.has(no) && this.#laneNos.get(name)?.no === no) this.#laneNos.delete(name);
     }
-    for (const row of rows) this.#learnLane(row, false); // others before it may be unknown yet
+    for (const row of rows) this.#learnLane(row, false); // lanes with lower numbers may not be cached yet
     const fresh = [...names].filter(([name]) => !this.#laneNos.has(name)).map(([, lane]) => lane);
     if (fresh.length > 0) await this.#addLanes(fresh, now);
   }
 
-  /** Forgets lanes that were deleted, by whomever. To keep one does no harm but for the memory it takes. */
+  /** Drops deleted lanes from the cache. Keeping one only costs memory. */
   async dropLanes(): Promise<void> {
     const last = this.#lastLane;
     const left = new Set((await this.#db.read(this.#sql.laneNumbers, [last])).map(([no]) => no as number));
@@ -224,7 +224,7 @@ export class PostgresInterned {
     return new Map(rows.map(([no, hash]) => [hash as string, no as number]));
   }
 
-  /** The number of a policy, stored within a transaction where it is new. Not cached: it may be rolled back. */
+  /** The number of a policy, stored within a transaction if it is new. Not cached: it may be rolled back. */
   async policyWithin(ask: PgConnection["ask"], hash: string, policy: Policy, now: number): Promise<number> {
     const known = this.#policyNos.get(hash);
     if (known !== undefined && isFresh(known, now)) return known.no;
@@ -232,8 +232,8 @@ export class PostgresInterned {
     return no as number;
   }
 
-  /** What these rows name. Within a transaction over its own connection: one that holds a connection must not wait for
-   *  another. Policies are in the answer, and not only in the memory that others may fill meanwhile. */
+  /** Loads the lanes, policies and sessions that these rows refer to. Within a transaction over its own connection: the
+   *  holder of a connection must not wait for another. Policies are returned, because the cache may evict them. */
   async learn(
     lanes: Iterable<number>,
     policies: Iterable<number>,
@@ -277,8 +277,8 @@ export class PostgresInterned {
     const labels = JSON.parse(text as string) as Record<string, string>;
     const lane = { no, namespace, queue, kind, labels } as Lane;
     this.#lanes.set(lane.no, lane);
-    // A lane that was deleted and stored anew has a higher number; an answer that comes late may have the one before. It is touched
-    // by nobody here yet.
+    // A lane that was deleted and stored again has a higher number; a late answer may have the old one. This process
+    // has not used it yet.
     const known = this.#laneNos.get(laneName(lane));
     if (known === undefined || known.no < lane.no) {
       this.#laneNos.set(laneName(lane), { no: lane.no, touchedAt: Number.NEGATIVE_INFINITY });
@@ -297,5 +297,5 @@ function isSameLane(a: NewLane, b: NewLane): boolean {
 }
 
 function missing(what: string, no: number): never {
-  throw new PerdureError("store_io", `the database names ${what} ${no}, which is not there: restore a backup`);
+  throw new PerdureError("store_io", `the database refers to ${what} ${no}, which does not exist; restore a backup`);
 }

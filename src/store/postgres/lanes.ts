@@ -1,7 +1,7 @@
-/** Which lanes a claim looks through. A session with few lanes looks through all of them. One with many (a queue per
- *  tenant) looks at those that hold waiting jobs, found by leaping through the index from lane to lane, and at no more
- *  than a window of them at a time; the next claim begins where this one ended. So a claim costs the same however many
- *  lanes there are; within a window the order is exact, between windows it is everyone's turn. */
+/** Selects the lanes that a claim scans. A session with few lanes scans all of them. A session with many (such as a
+ *  queue per tenant) scans those with waiting jobs, found by skipping through the index from lane to lane, at most a
+ *  window of them at a time; the next claim starts where this one ended. So a claim costs the same however many lanes
+ *  there are. Within a window the order is exact; windows take turns. */
 import {
   FEW_LANES,
   type LaneUse,
@@ -20,10 +20,10 @@ import type { SessionFacts } from "./sessions.ts";
 
 const MAX_SESSIONS = 1_000;
 
-/** Light and heavy lanes are walked through apart from each other. */
+/** Light and heavy lanes are scanned separately. */
 type PostgresLanePart = "light" | "heavy";
 
-/** Lanes that other processes added are looked for this often, also by a session that never idles. */
+/** How often a session reads the lanes that other processes added, even if it is never idle. */
 const LANES_EVERY_MS = 1_000;
 
 export function laneFinder({ db, sql, interned, clock }: PostgresContext) {
@@ -42,7 +42,7 @@ export function laneFinder({ db, sql, interned, clock }: PostgresContext) {
   const places = { light: new Map<number, number>(), heavy: new Map<number, number>() };
   let readAt = Number.NEGATIVE_INFINITY;
 
-  /** The lanes of a session; kept until lanes are added. */
+  /** The lanes of a session; cached until lanes are added. */
   async function lanesOf(session: SessionFacts): Promise<SessionLanes> {
     if (clock.monotonic() - readAt > LANES_EVERY_MS) {
       readAt = clock.monotonic();
@@ -58,7 +58,7 @@ export function laneFinder({ db, sql, interned, clock }: PostgresContext) {
     return lanes;
   }
 
-  /** Of these lanes of a session. */
+  /** The next window of these lanes of a session. */
   async function windowOf(
     session: SessionFacts,
     mine: ReadonlySet<number>,
@@ -79,7 +79,7 @@ export function laneFinder({ db, sql, interned, clock }: PostgresContext) {
     return step.value;
   }
 
-  /** The next claim of this session goes on after this window. */
+  /** The next claim of this session starts after this window. */
   function moveOn(session: SessionFacts, part: PostgresLanePart, window: LaneWindow): void {
     if (places[part].size >= MAX_SESSIONS) places[part].clear();
     places[part].set(session.no, window.next);

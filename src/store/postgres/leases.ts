@@ -1,5 +1,4 @@
-/** Leases of claimed jobs: a session renews them, and a claim whose reply could not be delivered is withdrawn.
- *  Withdrawing only names the jobs; they are settled as released. */
+/** Leases of claimed jobs: a session renews them, and a claim whose reply could not be delivered is withdrawn. */
 import { mostUsage, type Usage } from "../../core/job/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/worker-protocol.ts";
 import { noteUndelivered } from "../claim-rules.ts";
@@ -15,9 +14,9 @@ import { liveUsageWriter, NOT_HELD } from "./ledgers.ts";
 import type { ReadSessionFacts } from "./sessions.ts";
 import { logStatement } from "./settle.ts";
 
-// Renewals: one write extends the lease of everything a session holds. What it tells of its attempts (usage,
-// progress, log) is stored only where the attempt is still its own. Two statements, each a transaction by itself: no
-// renewal ever waits for a job's row while it holds its session's.
+// Renewals: one write extends the lease of everything a session holds. Usage, progress and logs of an attempt are
+// stored only if the session still holds it. Two statements, each its own transaction: no renewal waits for a job's row
+// while it locks its session's.
 
 interface RenewedAttempt {
   readonly no: number;
@@ -30,7 +29,7 @@ type HeldAttemptId = { readonly jobId: string; readonly attempt: number };
 
 export function renewVerb(context: PostgresContext) {
   const { db, sql, interned } = context;
-  const tellCovered = liveUsageWriter(context);
+  const writeCovered = liveUsageWriter(context);
   const extend = sql(
     "renew",
     `with before as (select no, lease_ends_at from $s.session where id = $1)
@@ -44,7 +43,7 @@ export function renewVerb(context: PostgresContext) {
     `select j.no, b.id, j.attempt, j.started_at, j.cancel_requested_at, j.policy, j.usage, j.live_usage, j.budget
      from $s.job j join $s.submission b on b.job = j.no where j.state = 1 and j.session = $1`,
   );
-  const tell = sql(
+  const write = sql(
     "renew_tell",
     `update $s.job j set live_usage = ${mostOf("j.live_usage", "m.usage")}, progress = coalesce(m.progress, j.progress)
      from unnest($1::bigint[], $2::int[], $3::text[], $4::text[]) as m (no, attempt, usage, progress)
@@ -65,7 +64,7 @@ export function renewVerb(context: PostgresContext) {
     const lost: HeldAttemptId[] = [];
     const cancel: HeldAttemptId[] = [];
     const overspent: HeldAttemptId[] = [];
-    const told: RenewedAttempt[] = [];
+    const reported: RenewedAttempt[] = [];
     for (const attempt of held) {
       const row = rows.get(attempt.jobId);
       if (row === undefined || row[2] !== attempt.attempt) {
@@ -75,15 +74,15 @@ export function renewVerb(context: PostgresContext) {
       rows.delete(attempt.jobId);
       if (row[4] !== null) cancel.push(named(attempt));
       if (row[8] === null && isSpent(row, attempt, names)) overspent.push(named(attempt));
-      told.push({ no: row[0] as number, attempt, isCovered: row[8] !== null });
+      reported.push({ no: row[0] as number, attempt, isCovered: row[8] !== null });
     }
-    const covered = told.filter(({ isCovered }) => isCovered);
-    const stopped = await tellCovered(
+    const covered = reported.filter(({ isCovered }) => isCovered);
+    const stopped = await writeCovered(
       covered.map(({ no, attempt }) => ({ ...attempt, no })),
       { reserved: true },
     );
     for (const { attempt } of covered) if (stopped.has(attempt.jobId)) overspent.push(named(attempt));
-    await store(told);
+    await store(reported);
     const unheard = [...rows.values()]
       .filter((row) => (row[3] as number) < now - unheardAfterMs)
       .map((row) => ({ jobId: row[1] as string, attempt: row[2] as number }));
@@ -103,9 +102,9 @@ export function renewVerb(context: PostgresContext) {
     return isOverspent(names.policy(policy as number), parseOrNull(before as string | null), most);
   }
 
-  async function store(told: readonly RenewedAttempt[]): Promise<void> {
-    const sorted = told.toSorted((a, b) => a.no - b.no);
-    // What jobs under a budget have used was written together with their ledgers.
+  async function store(reported: readonly RenewedAttempt[]): Promise<void> {
+    const sorted = reported.toSorted((a, b) => a.no - b.no);
+    // Usage of jobs under a budget was written together with their ledgers.
     const usageOf = ({ attempt, isCovered }: RenewedAttempt) => (isCovered ? null : (attempt.usage ?? null));
     const spoke = sorted.filter((each) => (usageOf(each) ?? each.attempt.progress ?? null) !== null);
     if (spoke.length > 0) {
@@ -115,7 +114,7 @@ export function renewVerb(context: PostgresContext) {
         texts(spoke.map((each) => jsonOrNull(usageOf(each)))),
         texts(spoke.map(({ attempt }) => attempt.progress ?? null)),
       ];
-      await db.write(tell, values, { repeat: true, reserved: true });
+      await db.write(write, values, { repeat: true, reserved: true });
     }
     const logged = sorted.filter(({ attempt }) => attempt.log);
     if (logged.length > 0) {
@@ -139,11 +138,10 @@ function named({ jobId, attempt }: HeldAttempt): HeldAttemptId {
   return { jobId, attempt };
 }
 
-// Takes back what a claim was given whose reply could not be delivered. Only names the jobs: they are settled as
-// released.
+// Withdraws a claim whose reply could not be delivered. Only returns the jobs: the caller settles them as released.
 
 export function withdrawVerb({ db, sql }: PostgresContext, sessionFacts: ReadSessionFacts) {
-  // Under the session's lock, as claims with an id are.
+  // Under the session's lock, like claims with an id.
   const lock = sql(
     "withdraw_lock",
     "select 1 from $s.session where no = $1 and reaped = 0 and ended_at is null for no key update",
@@ -163,7 +161,7 @@ export function withdrawVerb({ db, sql }: PostgresContext, sessionFacts: ReadSes
   return async ({ session, claimId, delivery }: WithdrawRequest) => {
     const facts = await sessionFacts(session);
     if (facts === null) return [];
-    // Repeated after a commit whose answer was lost, it finds nothing: then the jobs come back when the session renews.
+    // A repeat after a commit whose answer was lost finds nothing: the jobs are then released when the session renews.
     return db.transaction(
       async (connection) => {
         if ((await connection.ask(lock, [facts.no])).length === 0) return [];
@@ -185,12 +183,12 @@ export function withdrawVerb({ db, sql }: PostgresContext, sessionFacts: ReadSes
   };
 }
 
-// Usage that a running attempt reports of itself.
+// Usage reported by a running attempt.
 
 export function usageVerb(context: PostgresContext) {
   const { db, sql } = context;
-  const tellCovered = liveUsageWriter(context);
-  const tell = sql(
+  const writeCovered = liveUsageWriter(context);
+  const write = sql(
     "set_usage",
     `update $s.job j set live_usage = ${mostOf("j.live_usage", "$3::text")}
      from $s.submission b where b.id = $1 and j.no = b.job and j.attempt = $2 and j.state + 0 = 1 and j.budget is null
@@ -203,19 +201,19 @@ export function usageVerb(context: PostgresContext) {
   );
 
   return async (jobId: string, attempt: number, usage: Usage): Promise<boolean> => {
-    const [row] = await db.write(tell, [jobId, attempt, JSON.stringify(usage)], { repeat: true });
+    const [row] = await db.write(write, [jobId, attempt, JSON.stringify(usage)], { repeat: true });
     if (row !== undefined) return true;
     const [[no] = []] = await db.read(covered, [jobId, attempt]);
     if (no === undefined) return false;
-    return (await tellCovered([{ no: no as number, jobId, attempt, usage }])) !== NOT_HELD;
+    return (await writeCovered([{ no: no as number, jobId, attempt, usage }])) !== NOT_HELD;
   };
 }
 
-/** Of two usages, as JSON text or null, the larger number in each field: what was told never shrinks. */
-function mostOf(stored: string, told: string): string {
+/** Of two usages, as JSON text or null, the larger number in each field: reported usage never shrinks. */
+function mostOf(stored: string, reported: string): string {
   const field = (name: string) =>
-    `'${name}', greatest((${stored}::json ->> '${name}')::numeric, (${told}::json ->> '${name}')::numeric)`;
+    `'${name}', greatest((${stored}::json ->> '${name}')::numeric, (${reported}::json ->> '${name}')::numeric)`;
   const fields = ["tokensIn", "tokensOut", "costUsd"].map(field).join(", ");
-  return `case when ${stored} is null or ${told} is null then coalesce(${told}, ${stored})
+  return `case when ${stored} is null or ${reported} is null then coalesce(${reported}, ${stored})
     else json_build_object(${fields})::text end`;
 }

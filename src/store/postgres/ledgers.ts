@@ -1,5 +1,5 @@
-/** Ledgers of budgets, and the live usage of attempts below them. Ledgers are locked after all rows of jobs, upper
- *  ones first: the holder of a ledger waits for nothing else. */
+/** Ledgers of budgets, and the live usage of attempts below them. Ledgers are locked after all rows of jobs, upper ones
+ *  first: the holder of a ledger waits for nothing else. */
 
 import { mostUsage, type Usage } from "../../core/job/job.ts";
 import type { Policy } from "../../core/policy/policy.ts";
@@ -11,11 +11,8 @@ import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
 import type { RunStatement } from "./insert.ts";
 
-// Ledgers of budgets in the database. They are locked after all rows of jobs, those above first, and last of all:
-// whoever holds one waits for nothing any more.
-
 export function ledgerBook({ sql }: Pick<PostgresContext, "sql">) {
-  // Who is above whom never changes, so the line may be found before it is locked.
+  // Ancestry never changes, so the line may be read before it is locked.
   const line = `with recursive line (job) as (
       select unnest($1::bigint[]) union select b.above from line l join $s.budget b on b.job = l.job where b.above is not null
     )`;
@@ -37,7 +34,7 @@ export function ledgerBook({ sql }: Pick<PostgresContext, "sql">) {
   };
 
   return {
-    /** These ledgers and all above them; nothing is asked where all are null. */
+    /** These ledgers and all above them; reads nothing if all are null. */
     read: (numbers: Iterable<number | null>, by: RunStatement) => ask(read, numbers, by),
     /** The same under their locks, within a transaction. */
     lock: (numbers: Iterable<number | null>, by: RunStatement) => ask(lock, numbers, by),
@@ -49,7 +46,7 @@ export function ledgerBook({ sql }: Pick<PostgresContext, "sql">) {
   };
 }
 
-// What running attempts of jobs under a budget have used so far: their rows and their ledgers change together.
+// Usage of running attempts of jobs under a budget: their rows and their ledgers change together.
 
 interface UsedSoFar {
   readonly no: number;
@@ -74,8 +71,8 @@ export function liveUsageWriter(context: PostgresContext) {
     `update $s.job j set live_usage = m.usage from unnest($1::bigint[], $2::text[]) as m (no, usage) where j.no = m.no`,
   );
 
-  async function tellAll({ ask }: PgConnection, told: readonly UsedSoFar[]): Promise<ReadonlySet<string>> {
-    const byNo = new Map(told.map((each) => [each.no, each]));
+  async function writeAll({ ask }: PgConnection, reported: readonly UsedSoFar[]): Promise<ReadonlySet<string>> {
+    const byNo = new Map(reported.map((each) => [each.no, each]));
     const rows = (await ask(lock, [bigints([...byNo.keys()])])).filter(
       ([no, attempt]) => byNo.get(no as number)?.attempt === attempt,
     );
@@ -108,10 +105,12 @@ export function liveUsageWriter(context: PostgresContext) {
     return over;
   }
 
-  /** The jobs that are to be stopped: they spend, and a budget that covers them is used up. */
+  /** Returns the jobs to stop: they spend, and a budget that covers them is used up. */
   return async (
-    told: readonly UsedSoFar[],
+    reported: readonly UsedSoFar[],
     care: { readonly reserved?: boolean } = {},
   ): Promise<ReadonlySet<string>> =>
-    told.length === 0 ? NOT_HELD : db.transaction((connection) => tellAll(connection, told), { ...care, repeat: true });
+    reported.length === 0
+      ? NOT_HELD
+      : db.transaction((connection) => writeAll(connection, reported), { ...care, repeat: true });
 }

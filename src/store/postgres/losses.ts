@@ -1,4 +1,4 @@
-/** What PostgreSQL knows of sessions that were lost: asked only where the reaper settles. The sessions are locked by then. */
+/** What PostgreSQL knows about lost sessions; read only when the reaper settles, under their locks. */
 import { type FindOtherWorkers, otherWorkers, processKey, type WatchedSession } from "../../core/decision/evidence.ts";
 import {
   byProcess,
@@ -28,7 +28,7 @@ export function lossKeeper({ sql }: PostgresContext) {
     "loss_sessions",
     `select ${WATCHED}, s.lease_ms, coalesce(s.lost_with, 0), ${inHand("s")} from $s.session s where s.no = any ($1::int[])`,
   );
-  // The sessions of processes that died with them, or before.
+  // Sessions of the same processes that were lost with them or earlier.
   const ofProcesses = sql(
     "loss_processes",
     `select t.no, t.process, t.pid, t.lost_at, t.reaped <> 0, coalesce(t.lost_with, 0), ${inHand("t")}
@@ -91,7 +91,7 @@ export function lossKeeper({ sql }: PostgresContext) {
   }
 
   return {
-    /** Sessions are read only where the reaper reports. */
+    /** Sessions are read only for reports of the reaper. */
     async of(connection: PgConnection, jobs: readonly StoredJob[], items: readonly SettleItem[]): Promise<Losses> {
       const isReaping = items.some(({ report }) => report.from.kind === "reaper");
       return new Losses(isReaping ? await factsOf(connection, jobs, items[0]?.now ?? 0) : NO_LOSSES);

@@ -5,11 +5,11 @@
  *  and is written anew with each change of state, together with an entry in every index of its table. */
 
 const SMALL = "autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 200";
-/** Queues die row by row: vacuum often, and without pauses, so that claims never wade through the dead. */
+/** Queue tables have many dead rows: vacuum often and without pauses, so that claims do not read dead entries. */
 const BUSY =
   "autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000, autovacuum_vacuum_cost_delay = 0, " +
   "autovacuum_analyze_scale_factor = 0.2, autovacuum_analyze_threshold = 10000";
-/** Nearly only added to: the freezing of old rows is spread out. */
+/** Mostly appended to: the freezing of old rows is spread out. */
 const GROWING = "autovacuum_vacuum_insert_scale_factor = 0.2, autovacuum_analyze_scale_factor = 0.2";
 
 export const MIGRATIONS: readonly string[] = [

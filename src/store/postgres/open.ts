@@ -1,4 +1,5 @@
-/** Opens a store in a schema and migrates it. Reads its version without creating or changing anything. */
+/** Opens a store in a schema: creates it, or checks that it is ours and not newer than this version, and migrates it.
+ *  Also reads its version without creating or changing anything. */
 import { ConfigError, PerdureError } from "../../core/errors.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { SchemaVersion, Store } from "../store.ts";
@@ -6,25 +7,24 @@ import { type PgConnection, PgConnections } from "./connections.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { postgresStore } from "./postgres-store.ts";
 
-// Opens a store in a schema of a PostgreSQL database: makes it, or refuses what is not ours or newer than we are.
-// Safe from many processes at once: they take turns at an advisory lock.
+// Safe from many processes at once: an advisory lock serializes them.
 
 export interface OpenPostgres {
-  /** `postgres://user:password@host:port/database`; `?schema=name` may stand in it. */
+  /** `postgres://user:password@host:port/database`, optionally with `?schema=name`. */
   readonly url: string;
   readonly schema?: string | undefined;
-  /** Of the pool; two more are used for renewals and for listening. */
+  /** The size of the pool; two more are used for renewals and for listening. */
   readonly connections?: number | undefined;
   readonly random: () => number;
   readonly clock: Clock;
-  /** For the store's generation, and what its cursors are checked by. */
+  /** For the store's generation and the signature of its cursors. */
   readonly newSecret: () => string;
 }
 
 export const DEFAULT_SCHEMA = "perdure";
 const DEFAULT_CONNECTIONS = 8;
 const SCHEMA_NAME = /^[a-z_][a-z0-9_]{0,62}$/;
-/** "PERD": taken while a schema is made. */
+/** "PERD": locked while a schema is created. */
 const MIGRATION_LOCK = 0x50455244;
 
 export async function openPostgres(options: OpenPostgres): Promise<Store> {
@@ -46,7 +46,7 @@ export async function openPostgres(options: OpenPostgres): Promise<Store> {
   }
 }
 
-/** The schema may be named in the address, so that one text says where a store is. */
+/** The schema may be part of the address, so that one text names a store. */
 export function address({ url, schema }: Pick<OpenPostgres, "url" | "schema">): {
   connectionString: string;
   schema: string;
@@ -60,7 +60,7 @@ export function address({ url, schema }: Pick<OpenPostgres, "url" | "schema">): 
   }
   const named = schema ?? parsed.searchParams.get("schema") ?? DEFAULT_SCHEMA;
   if (!SCHEMA_NAME.test(named) || named.startsWith("pg_")) {
-    const allowed = "small letters, digits and _, at most 63, not beginning with a digit or pg_";
+    const allowed = "at most 63 lowercase letters, digits and _, not starting with a digit or pg_";
     throw new ConfigError({ path: "open.schema", given: named, allowed });
   }
   parsed.searchParams.delete("schema");
@@ -73,7 +73,7 @@ async function migrate(connection: PgConnection, schema: string, newSecret: () =
   const ask: MigrationQuery = (text, values = []) => connection.ask(plain(text), values);
   const [[encoding] = []] = await ask("select current_setting('server_encoding')");
   if (encoding !== "UTF8") {
-    const message = `the database's encoding is ${encoding}; text is kept as it came only in one with UTF8`;
+    const message = `the database's encoding is ${encoding}; Perdure requires UTF8`;
     throw new PerdureError("store_not_a_database", message);
   }
   await ask("select pg_advisory_xact_lock($1, hashtext($2))", [MIGRATION_LOCK, schema]);
@@ -81,29 +81,29 @@ async function migrate(connection: PgConnection, schema: string, newSecret: () =
   if (version < MIGRATIONS.length) await advance(ask, schema, version, newSecret);
 }
 
-/** 0 where there is nothing of ours yet. Refuses what belongs to another program or a newer version. */
+/** 0 if nothing of ours exists yet. Refuses what belongs to another program or a newer version. */
 export async function presentVersion(connection: PgConnection, schema: string): Promise<number> {
   const ask: MigrationQuery = (text, values = []) => connection.ask(plain(text), values);
   const [[tables = 0] = []] = await ask("select count(*)::int from pg_tables where schemaname = $1", [schema]);
   const [[isOurs] = []] = await ask("select to_regclass($1) is not null", [`"${schema}".meta`]);
   if (!isOurs && tables !== 0) {
-    const message = `the schema ${schema} holds tables of another program; choose another with the option "schema"`;
+    const message = `the schema ${schema} has tables of another program; choose another schema with the option "schema"`;
     throw new PerdureError("store_not_a_database", message);
   }
   const version = isOurs ? Number((await ask(`select value from "${schema}".meta where name = 'version'`))[0]?.[0]) : 0;
   if (version <= MIGRATIONS.length) return version;
   const message =
-    `the schema ${schema} has version ${version}, and this version of Perdure knows up to ${MIGRATIONS.length}: ` +
-    "use the newer version that wrote it, or another schema";
+    `the schema ${schema} has version ${version}, but this version of Perdure supports up to ${MIGRATIONS.length}: ` +
+    "upgrade Perdure, or choose another schema";
   throw new PerdureError("store_newer", message);
 }
 
 type MigrationQuery = (text: string, values?: readonly (string | number)[]) => ReturnType<PgConnection["ask"]>;
 
 async function advance(ask: MigrationQuery, schema: string, version: number, newSecret: () => string): Promise<void> {
-  // Only where it is not there: the statement needs a right that the owner of a schema need not have.
-  const [[isThere] = []] = await ask("select to_regnamespace($1) is not null", [`"${schema}"`]);
-  if (!isThere) await ask(`create schema if not exists "${schema}"`);
+  // Only if it is missing: the statement needs a privilege that the owner of a schema may not have.
+  const [[exists] = []] = await ask("select to_regnamespace($1) is not null", [`"${schema}"`]);
+  if (!exists) await ask(`create schema if not exists "${schema}"`);
   for (const step of MIGRATIONS.slice(version)) {
     for (const statement of statementsOf(step.replaceAll("$s", `"${schema}"`))) await ask(statement);
   }
@@ -115,17 +115,17 @@ async function advance(ask: MigrationQuery, schema: string, version: number, new
   await ask(`update "${schema}".meta set value = $1 where name = 'version'`, [String(MIGRATIONS.length)]);
 }
 
-/** The driver takes one statement at a time where there are values; steps hold no semicolon but between statements. */
+/** The driver accepts one statement per call with values; steps have semicolons only between statements. */
 function statementsOf(step: string): string[] {
   const withoutNotes = step.replaceAll(/--[^\n]*/g, "");
   return withoutNotes.split(";").filter((statement) => statement.trim() !== "");
 }
 
-// Looks which version a schema has, without making or changing anything.
+// Reads the version of a schema without creating or changing anything.
 
 type PostgresVersionQuery = Pick<OpenPostgres, "url" | "schema" | "random" | "clock">;
 
-/** Refuses what is not ours, or newer than we are, as opening does. */
+/** Refuses a schema that is not ours or newer than this version, as opening does. */
 export async function postgresVersion({ url, schema, random, clock }: PostgresVersionQuery): Promise<SchemaVersion> {
   const found = address({ url, schema });
   const db = await PgConnections.open({

@@ -42,11 +42,11 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
   const meta = new Map((await db.read(sql("meta", "select name, value from $s.meta"))).map(([k, v]) => [k, String(v)]));
   const fact = (name: string) => {
     const value = meta.get(name);
-    if (value === undefined) throw new PerdureError("store_io", `the database has lost its ${name}: restore a backup`);
+    if (value === undefined) throw new PerdureError("store_io", `the database has no ${name}; restore a backup`);
     return value;
   };
   const me = Math.floor(random() * 2 ** 48).toString(36);
-  // The name of a channel may be no longer than that of a schema.
+  // A channel name may be no longer than a schema name.
   const short = schema.length <= 50 ? schema : createHash("sha256").update(schema).digest("hex").slice(0, 40);
   const channel = `perdure_${short}`;
   const marks = new ClaimCursors();
@@ -61,7 +61,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
   const amend = amendVerb(context);
   const groups = {
     insert: new GroupCommit(insertVerb(context), clock),
-    // Apart: a key may have to wait for somebody's open transaction.
+    // Separate: a key may have to wait for another open transaction.
     insertKeyed: new GroupCommit({ ...insertVerb(context), inFlight: 3 }, clock),
     insertChildren: new GroupCommit(insertChildrenVerb(context), clock),
     locked: new GroupCommit<SettleItem, SettleAnswer>(lockedSettleVerb(context), clock),
@@ -80,7 +80,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
   const underWay = new Set<Promise<unknown>>();
   let open = true;
 
-  /** Every call goes through here: none begins after `close`, and `close` waits for those under way. */
+  /** Every call goes through here: none starts after `close`, and `close` waits for those in progress. */
   async function call<T>(give: () => Promise<T>): Promise<T> {
     if (!open) throw new PerdureError("closed", "the store is closed");
     const promise = give();
@@ -139,7 +139,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
     async close() {
       if (!open) return;
       open = false;
-      // What is under way is waited for, but not for ever: the server may be silent.
+      // Calls in progress are awaited, but not forever: the server may not respond.
       await Promise.race([Promise.allSettled([...underWay]), sleep(clock, CLOSE_WAIT_MS, { background: true })]);
       await watch.stop();
       await db.close();
@@ -149,7 +149,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
 
 type Call = <T>(give: () => Promise<T>) => Promise<T>;
 
-/** The same methods, each of them through `call`. */
+/** The same methods, each called through `call`. */
 function through<Part extends { readonly [Name in keyof Part]: (...args: never[]) => Promise<unknown> }>(
   call: Call,
   part: Part,

@@ -1,4 +1,4 @@
-/** Deletes ended jobs and what belongs to them, and then the interned names that no row uses any more. */
+/** Deletes ended jobs and their data, and then interned names that no row refers to. */
 import { JOBS_PRUNED, jobsPruned } from "../engine-events.ts";
 import { MAX_CANDIDATES, NameSweep } from "../interned-names.ts";
 import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type PruneRound } from "../prune-places.ts";
@@ -11,17 +11,18 @@ import { LONG, type PgRow } from "./driver.ts";
 import { writeEngineEvents } from "./events.ts";
 import { runLanePruner } from "./run-lanes.ts";
 
-// Deletes what has been over for long enough, oldest first, a bounded number at a time. A job with a submit key
-// leaves a stub, so that the key keeps its meaning for the rest of its window. A child leaves none: its key is its
-// parent's alone, who may be redriven and then needs a child that can be waited for.
+// Deletes jobs that ended long enough ago, oldest first, a bounded number at a time. A job with a submit key leaves a
+// stub, so that the key stays taken until its window ends. A child leaves none: only its parent uses its key, and a
+// redriven parent needs a child that it can wait for.
 
 const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "tag", "blocked", "cascade", "hold", "submission"];
 
 export function pruneVerb(context: PostgresContext) {
   const { db, sql: statement, interned } = context;
   const sql = (name: string, text: string) => statement(name, text, LONG);
-  // A parent that has not ended may still ask for its children, and children whose cancel is due are found by their parent.
-  // So are those below an ended child: it stays as long as somebody above it may be cancelled, or was just now.
+  // Kept: children of a parent that has not ended, which may still read them, and children with a cancel in progress,
+  // which finds them by their parent. The same for jobs below an ended child, as long as a job above may be cancelled,
+  // or was just now.
   const above = `with recursive above (id) as (
       select b.parent union all
       select pb.parent from above join $s.submission pb on pb.id = above.id where pb.parent is not null
@@ -29,7 +30,7 @@ export function pruneVerb(context: PostgresContext) {
     where p.state + 0 < 3 or exists (select from $s.cascade c where c.job = p.no)`;
   const isBetween = `b.parent is not null
     and exists (select from $s.submission c where c.parent = b.id and c.parent is not null)`;
-  // The same goes for who stands between an attempt and a budget that it holds some of, through a budget between them.
+  // Also kept: jobs between an attempt and a budget that it holds part of.
   const nested = "select from $s.budget l join $s.budget a on a.job = l.above where l.job = j.budget";
   const kept = `(b.parent is not null and exists (
       select from $s.submission pb join $s.job p on p.no = pb.job where pb.id = b.parent and p.state + 0 < 3
@@ -37,14 +38,14 @@ export function pruneVerb(context: PostgresContext) {
   const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept},
       b.parent, ${isBetween}
     from $s.job j join $s.submission b on b.job = j.no`;
-  // Most jobs have succeeded, so those are found by number; the others have an index.
+  // Most jobs have succeeded, so those are scanned by number; the others have an index.
   const succeeded = sql("prune_done", `${fields} where j.state + 0 = $1 and j.no > $2 order by j.no limit $3`);
   const aside = sql(
     "prune_aside",
     `${fields} where j.state = $1 and (j.state = 2 or j.state >= 4) and j.no > $2 order by j.no limit $3`,
   );
-  // Whoever redrives a parent waits until we are done, or was here first: then its children stay. Locked before them, as
-  // everywhere, and waited for by nobody here.
+  // A redrive of a parent either waits for this, or was first, and its children stay. Locked before the children, as
+  // everywhere, and never waited for here.
   const lockParents = sql(
     "prune_parents",
     `select b.id from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[]) and j.state + 0 >= 3
@@ -58,13 +59,13 @@ export function pruneVerb(context: PostgresContext) {
      ) select parent, id from above`,
   );
   const there = sql("prune_there", "select id from $s.submission where id = any ($1::text[])");
-  // Redriven meanwhile, or taken by another pruner: then it stays.
+  // Skipped if redriven meanwhile, or taken by another pruner.
   const lock = sql(
     "prune_lock",
     `select no from $s.job where no = any ($1::bigint[]) and state + 0 = $2 and finished_at < $3
      order by no for update skip locked`,
   );
-  // In the order in which submits take them.
+  // In the order in which submits lock them.
   const lockKeys = sql(
     "prune_keys",
     `select 1 from unnest($1::text[], $2::text[]) as m (namespace, key)
@@ -89,7 +90,7 @@ export function pruneVerb(context: PostgresContext) {
        order by namespace, key limit 1000 for update skip locked)`,
   );
   const deletes = [
-    // Before what jobs held of their hosts, as a claim takes them.
+    // Before the capacity held by jobs, as a claim locks them.
     sql(
       "prune_budget",
       "delete from $s.budget where job in (select job from $s.budget where job = any ($1::bigint[]) order by job for update)",
@@ -101,9 +102,9 @@ export function pruneVerb(context: PostgresContext) {
   const dropRunLanes = runLanePruner(context);
   const sweepNames = nameSweeper(context);
   const oldest = "(select submitted_at from $s.submission order by job limit 1)";
-  // Rows of jobs name their session, and must go on telling what their events tell: a session is out of sight at
-  // once, but its row stays until no job is left of those that it may have run. By number, not by time: where the
-  // clock was set back, a job may have come after the session ended that ran it.
+  // Job rows refer to their session, whose name their events show: a session is hidden at once, but its row stays until
+  // all jobs that it may have run are deleted. By number, not by time: if the clock was set back, a job may be newer
+  // than the end of the session that ran it.
   const dropSessions = sql(
     "prune_sessions",
     `delete from $s.session where reaped = 2
@@ -111,14 +112,14 @@ export function pruneVerb(context: PostgresContext) {
   );
   const upkeep = [
     sql("prune_claims", "delete from $s.claim where at < $1"),
-    // Of hosts that claim no more.
+    // Of hosts that no longer claim.
     sql(
       "prune_holds",
       `delete from $s.hold where $1::bigint is not null and job in (
          select h.job from $s.hold h join $s.job j on j.no = h.job
          where j.state + 0 <> 1 or j.attempt <> h.attempt limit 1000)`,
     ),
-    // A waiting job's clock needs every pause since it came.
+    // Computing how long a waiting job has waited needs every pause since its submit.
     sql("prune_pauses", `delete from $s.past_pause where to_at < $1 and to_at < coalesce(${oldest}, to_at + 1)`),
     sql(
       "prune_retire",
@@ -159,7 +160,7 @@ export function pruneVerb(context: PostgresContext) {
     for (const each of upkeep) await db.write(each, [sessionsEndedBefore], { repeat: true });
     await db.write(dropSessions, [], { repeat: true });
     await dropRunLanes(limit);
-    // Names that the last of these jobs had are unused once all of them are gone.
+    // Names are unused only after all jobs that had them are deleted.
     const more = round.end() || (await sweepNames(query.namesUnusedBefore));
     if (!more) await interned.dropLanes();
     return { jobs: ids.length, ids, more };
@@ -204,8 +205,8 @@ export function pruneVerb(context: PostgresContext) {
     return rows.map((row) => row[1] as string);
   }
 
-  /** All but the children whose parents are there and may ask for them: since they were found, those may have been redriven.
-   *  For a child that has children itself, the same goes for everybody above it. */
+  /** Excludes children whose parents exist and may still read them: they may have been redriven since. For a child with
+   *  children, the same applies to all jobs above it. */
   async function withoutHeld(connection: PgConnection, found: readonly PgRow[]): Promise<readonly PgRow[]> {
     const parents = new Set(found.filter(isChild).map((row) => row[9] as string));
     if (parents.size === 0) return found;
@@ -220,7 +221,7 @@ export function pruneVerb(context: PostgresContext) {
     return found.filter((row) => !isHeld(row));
   }
 
-  /** By parent, of those rows that have children themselves: the parent and all above. Who is above whom never changes. */
+  /** For rows that have children: the parent and all jobs above, by parent. Ancestry never changes. */
   async function linesAbove(connection: PgConnection, found: readonly PgRow[]): Promise<Map<string, string[]>> {
     const parents = new Set(found.filter(isBetweenRow).map((row) => row[9] as string));
     const lines = new Map<string, string[]>();
@@ -239,8 +240,8 @@ export function pruneVerb(context: PostgresContext) {
     texts(rows.map((row) => row[7] as string)),
   ];
 
-  /** Jobs are numbered as they come and none can end before it came: at a page of those that came too late we stop.
-   *  A page, not the first of them: it may have come while the clock was wrong. */
+  /** Jobs are numbered in submit order and none ends before its submit: the scan stops at a page whose jobs are all too
+   *  young. At a page, not at the first such job: it may have been submitted while the clock was wrong. */
   async function endedBeforeRows(
     state: PrunedState,
     before: number,
@@ -266,10 +267,10 @@ export function pruneVerb(context: PostgresContext) {
   return pruneOne;
 }
 
-// Deletes lanes and policies that no job names and nobody has used of late, a slice at a time: see `../names.ts`.
-// What somebody's open transaction holds is no candidate: its jobs cannot be seen yet.
+// Deletes lanes and policies that no job refers to and that were not used recently, a slice at a time: see
+// `../interned-names.ts`. Names locked by an open transaction are skipped: its jobs are not visible yet.
 
-/** Jobs of one call: some tens of milliseconds. */
+/** Jobs scanned per call: some tens of milliseconds. */
 const SLICE = 20_000;
 
 function nameSweeper({ db, sql }: PostgresContext): (unusedBefore: number | undefined) => Promise<boolean> {
@@ -280,7 +281,7 @@ function nameSweeper({ db, sql }: PostgresContext): (unusedBefore: number | unde
        for update skip locked`,
       LONG,
     );
-  // Lanes of single runs go with their jobs: see run-lanes.ts.
+  // Lanes of single runs are deleted with their jobs: see run-lanes.ts.
   const unusedLanes = unused("lane", "queue !~ '^run-[0-9a-f]{16}$'");
   const unusedPolicies = unused("policy");
   const jobs = sql(
@@ -290,17 +291,17 @@ function nameSweeper({ db, sql }: PostgresContext): (unusedBefore: number | unde
      from (select no, lane, policy from $s.job where no > $1 order by no limit ${SLICE}) slice`,
     LONG,
   );
-  // Used again since the sweep began: then it stays.
+  // Kept if used again since the sweep began.
   const drop = (table: "lane" | "policy") =>
     sql(`sweep_drop_${table}`, `delete from $s.${table} where no = any ($1::int[]) and used_at < $2`, LONG);
   const [dropLanes, dropPolicies] = [drop("lane"), drop("policy")];
   const numbers = (rows: readonly PgRow[]) => rows.map(([no]) => no as number);
   let sweep: NameSweep | null = null;
 
-  /** Whether there is more to be looked at. */
+  /** Returns whether more remains to be scanned. */
   return async (unusedBefore) => {
     if (unusedBefore === undefined) return false;
-    // One that is under way is gone on with, whoever began it.
+    // Continues a sweep that is in progress, whichever call started it.
     if (sweep === null) {
       const lanes = numbers(await db.write(unusedLanes, [unusedBefore], { repeat: true }));
       const policies = numbers(await db.write(unusedPolicies, [unusedBefore], { repeat: true }));

@@ -1,4 +1,4 @@
-/** Queues: what is in them, and pausing them. A queue exists when a job names it. */
+/** Queues: counting their jobs, and pausing them. A queue exists when a job names it. */
 import { keptCounts, queueCounts } from "../queue-counts.ts";
 import type { QueueStore } from "../store.ts";
 import type { PostgresContext } from "./context.ts";
@@ -41,7 +41,7 @@ function pauseVerb({ db, sql, wrote }: PostgresContext) {
 }
 
 function countReader({ db, sql, interned }: PostgresContext) {
-  // Each state from its own small index, and the succeeded ones as what is left of all.
+  // Each state is counted in its own small index, and succeeded jobs are the difference to the total.
   const counts = sql(
     "counts",
     `with counted (lane, state, jobs) as materialized (

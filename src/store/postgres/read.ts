@@ -1,4 +1,4 @@
-/** Reading one job and what is recorded about it. */
+/** Reads one job and everything recorded about it. */
 import type { BudgetNow } from "../../core/decision/budget.ts";
 import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
 import { currentEvent } from "../../core/job/event-formats.ts";
@@ -45,7 +45,7 @@ export type PostgresReader = ReturnType<typeof reader>;
 
 const OPEN_FAILURE = openFailure("j.chapter");
 
-/** What `toRows` reads: a job with its payload, its annotations and the result of its winning attempt. */
+/** The columns for `toRows`: a job with its payload, annotations and the result of its winning attempt. */
 export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
   case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end, b.name,
   case
@@ -54,7 +54,7 @@ export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
       (select ${OPEN_FAILURE.column} from $s.attempt
        where job = j.no and ${OPEN_FAILURE.where} order by attempt desc limit 1)
   end`;
-/** Pieces of a log that a row of an attempt may show; short ones are many. */
+/** Log pieces that an attempt row may show, if they are short. */
 const LOG_PIECES = 1_000;
 const FROM = "from $s.submission b join $s.job j on j.no = b.job";
 
@@ -95,7 +95,7 @@ export function reader(context: PostgresContext) {
   const pausedAt = sql("paused_at", "select paused_at from $s.queue where namespace = $1 and queue = $2");
   const isLive = "reaped = 0 and ended_at is null and namespace = $1";
   const live = sql("sessions_live", `select count(*)::int from $s.session where ${isLive}`);
-  // Those whose text has the name of the kind: only these are parsed, as there may be many with many kinds.
+  // Only rows whose text contains the kind are parsed: there may be many sessions with many kinds.
   const liveFor = sql(
     "sessions_live_for",
     `select ${SESSION_COLUMNS}, 0 from $s.session where ${isLive} and position($2::text in kinds) > 0`,
@@ -108,7 +108,7 @@ export function reader(context: PostgresContext) {
     return found.map((row) => toJob(row, names));
   }
 
-  /** Of rows with the columns of `ROW_COLUMNS`. */
+  /** From rows with the columns of `ROW_COLUMNS`. */
   async function toRows(found: readonly PgRow[]): Promise<JobRow[]> {
     const names = await learnRows(interned, found);
     const jobs = found.map((row) => toJob(row, names));
@@ -121,7 +121,7 @@ export function reader(context: PostgresContext) {
 
   function eventStatements(direction: "asc" | "desc", last: "max" | "min") {
     const between = "e.seq > $1 and e.seq < $2";
-    // The first of them, up to the one that goes beyond so many characters.
+    // The first rows, up to a number of characters; the row that exceeds it is the last.
     const page = (name: string, most: string, rows: string, by = "seq") =>
       sql(
         `${name}_${direction}`,
@@ -137,8 +137,8 @@ export function reader(context: PostgresContext) {
         `b.id from $s.event e left join $s.submission b on b.job = e.job
          where ${between} order by e.seq ${direction} limit $3`,
       ),
-      // A job's events are written under its row's lock: what is there is there without gaps. By `n`, which the index of
-      // a job has: a page costs the same wherever it begins.
+      // A job's events are written under its row's lock, so they have no gaps. By `n`, the job's index: a page costs
+      // the same wherever it starts.
       ofJob: page(
         "events_of_job",
         "$6",
@@ -148,7 +148,7 @@ export function reader(context: PostgresContext) {
          order by n ${direction} limit $5`,
         "n",
       ),
-      // The last of the next events to scan, then those of them that match.
+      // First the last of the next events to scan, then the matches among them.
       scanEnd: sql(
         `events_scan_${direction}`,
         `select ${last}(seq), count(*) from
@@ -292,7 +292,7 @@ function shown(
 
 const NOTHING: FoundEvents = { events: [], chars: 0 };
 
-/** The last column has their characters, counted as the statement counted them. */
+/** The last column is the number of characters, as counted by the statement. */
 function foundIn(rows: readonly PgRow[]): FoundEvents {
   return { events: rows.map(toEvent), chars: rows.reduce((sum, row) => sum + (row[6] as number), 0) };
 }

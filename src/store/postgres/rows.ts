@@ -1,4 +1,4 @@
-/** Rows to jobs and back, in the order of `JOB_COLUMNS`. */
+/** Converts rows to jobs and back, in the order of `JOB_COLUMNS`. */
 import type { Transition } from "../../core/job/lifecycle.ts";
 import {
   addProgress,
@@ -17,7 +17,7 @@ import type { PostgresInterned } from "./interned.ts";
 
 export { toJob } from "../job-row.ts";
 
-/** These are of `submission b`, all others of `job j`. */
+/** Columns of `submission b`; all others are of `job j`. */
 const SUBMITTED = new Set([
   "id",
   "submitted_at",
@@ -34,7 +34,7 @@ export const JOB_COLUMNS = JOB_COLUMN_NAMES.map((name) => `${SUBMITTED.has(name)
 
 export const COLUMN_COUNT = JOB_COLUMN_NAMES.length;
 
-/** What `toJob` needs to read these rows. */
+/** Loads what `toJob` needs for these rows. */
 export function learnRows(
   interned: PostgresInterned,
   rows: readonly PgRow[],
@@ -60,7 +60,7 @@ const MOVE_COLUMNS: Readonly<Record<string, ColumnType>> = {
   data: "text",
 };
 
-/** The rows of `moveValues`, to be written where the job has not changed since: `j.revision = m.revision - 1`. */
+/** The rows of `moveValues`, written if the job has not changed since: `j.revision = m.revision - 1`. */
 export const MOVES = `m as materialized (
     select * from unnest(${Object.values(MOVE_COLUMNS)
       .map((type, i) => `$${i + 1}::${type}[]`)

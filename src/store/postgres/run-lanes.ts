@@ -1,6 +1,6 @@
-/** Lanes of single runs, which are deleted with the last job that names them. Whoever stores such a job holds its lane until
- *  the commit, and notes the job beside it: so a pruner finds the job, or was there first, and then the lane is stored anew. Jobs
- *  of other lanes have nothing to do with any of it. */
+/** Lanes of single runs, which are deleted with the last job that refers to them. A transaction that stores such a job
+ *  locks its lane until the commit and records the job beside it: a pruner then either finds the job, or was first, and
+ *  the lane is stored again. Jobs of other lanes are not affected. */
 import { isRunQueue } from "../../core/names.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
 import { ints, texts } from "./arrays.ts";
@@ -8,7 +8,7 @@ import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
 import type { InsertItem, RunStatement } from "./insert.ts";
 
-/** A lane that is deleted between its storing and its holding is stored again. */
+/** How often a lane is stored again if it is deleted before it is locked. */
 const TRIES = 5;
 
 export function hasRunQueues(jobs: readonly Pick<NewJob, "queue">[]): boolean {
@@ -22,8 +22,8 @@ export function runLaneHolder({ sql, interned }: PostgresContext) {
     "insert into $s.run_job (id, lane) select * from unnest($1::text[], $2::int[]) on conflict do nothing",
   );
 
-  /** Calls `insert` with the lanes stored: within a transaction it calls `held` around what stores the jobs, whose answer is null
-   *  where a lane has been deleted meanwhile. */
+  /** Calls `insert` with the lanes stored. Within a transaction it must call `held` around the statement that stores
+   *  the jobs; null means that a lane was deleted meanwhile. */
   async function withLanes(
     items: readonly InsertItem[],
     insert: () => Promise<InsertAnswer[] | null>,
@@ -34,7 +34,7 @@ export function runLaneHolder({ sql, interned }: PostgresContext) {
       const answers = await insert();
       if (answers !== null) return answers;
     }
-    throw new Error("the lane of a run was deleted all the time; repeat it");
+    throw new Error("the lane of a run was deleted repeatedly during the call; repeat the call");
   }
 
   async function held(
@@ -46,7 +46,7 @@ export function runLaneHolder({ sql, interned }: PostgresContext) {
     for (const item of items) {
       if (!isRunQueue(item.job.queue)) continue;
       const no = interned.laneNoOrNull(item.job);
-      if (no === null) return null; // deleted before we knew of it
+      if (no === null) return null; // deleted before it was cached
       lanes.set(item, no);
     }
     if (lanes.size === 0) return store();
@@ -66,14 +66,14 @@ export function runLaneHolder({ sql, interned }: PostgresContext) {
   return { withLanes, held };
 }
 
-/** Deletes lanes of single runs that no job names any more; at most so many. */
+/** Deletes up to this many lanes of single runs that no job refers to any more. */
 export function runLanePruner({ db, sql }: PostgresContext): (limit: number) => Promise<void> {
   const UNUSED = "not exists (select from $s.run_job r where r.lane = l.no)";
   const unused = sql(
     "run_lanes_unused",
     `select l.no from $s.lane l where l.queue ~ '^run-[0-9a-f]{16}$' and ${UNUSED} order by l.no limit $1`,
   );
-  // Locked first, and looked at again after: who held a lane has committed its job by then, and is seen.
+  // Locked first, then checked again: a transaction that locked a lane has committed its job by then.
   const lock = sql(
     "run_lanes_lock",
     "select no from $s.lane where no = any ($1::int[]) order by no for update skip locked",

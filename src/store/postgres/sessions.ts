@@ -1,4 +1,4 @@
-/** Sessions: one start of a worker each. */
+/** Sessions: one per start of a worker. */
 import { startedWorker } from "../engine-events.ts";
 import type { Capability } from "../lane.ts";
 import { poolOf } from "../losses.ts";
@@ -11,7 +11,7 @@ import type { PgRow } from "./driver.ts";
 import { explained } from "./error-classes.ts";
 import { writeEngineEvents } from "./events.ts";
 
-/** What never changes of a session. */
+/** The fields of a session that never change. */
 export interface SessionFacts extends Capability {
   readonly no: number;
   readonly id: string;
@@ -57,7 +57,7 @@ export function sessionStore({ db, sql, wrote }: PostgresContext): SessionStore 
      ), ${writeEngineEvents("added", "$12", "'worker.started'", "$13::text")} select no from added`;
   const addFirst = sql("session_open", add(""));
   const addAgain = sql("session_open_again", add("on conflict (id) do update set id = excluded.id"));
-  // What it still holds is found by the reaper at once: the lease ends here too.
+  // The lease ends too, so that the reaper finds at once what the session still holds.
   const end = sql(
     "session_close",
     `with ended as (

@@ -19,7 +19,7 @@ export function settingStore({ db, sql, wrote }: PostgresContext): SettingStore 
     recorded("update $s.meta set value = $6 where name = 'setting.' || $1 and value = $2"),
   );
   const remove = sql("setting_remove", recorded("delete from $s.meta where name = 'setting.' || $1 and value = $2"));
-  // With which servers of earlier versions signed. A deleted row stays in its page until the table is vacuumed.
+  // Servers of earlier versions signed with it. A deleted row stays in its page until the table is vacuumed.
   const secret = sql("former_secret", "select value from $s.meta where name = 'signing_secret'");
   const erase = sql("former_secret_erase", "delete from $s.meta where name = 'signing_secret'");
 
@@ -36,7 +36,7 @@ export function settingStore({ db, sql, wrote }: PostgresContext): SettingStore 
       await db.write(add, [name, value], { repeat: true });
       return (await get(name)) as string;
     },
-    /** Not repeated: after a try whose end is unknown, the value it found would be its own. */
+    /** Not retried: after a try with an unknown outcome it could find its own new value. */
     async replace(name, from, to, record) {
       const event = [record?.at ?? 0, record?.name ?? null, record === undefined ? null : JSON.stringify(record.data)];
       const values = [name, from, ...event];

@@ -1,4 +1,4 @@
-/** Settles attempts the long way: the rows are locked, read, decided on and written in one transaction. */
+/** Settles attempts the slow way: rows are locked, read, decided and written in one transaction. */
 import { SUSPECT_STREAK } from "../../core/decision/evidence.ts";
 import type { SettleAnswer } from "../../core/worker-protocol.ts";
 import type { ColumnType, RowValues } from "../job-row.ts";
@@ -47,7 +47,7 @@ export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem
     `select ${JOB_COLUMNS} from $s.submission b join $s.job j on j.no = b.job where b.id = any ($1::text[])
      order by j.no for update of j`,
   );
-  // A renewal waits for the reaper, and the reaper for a renewal: whoever is second sees what the first did.
+  // Renewals and the reaper exclude each other: the second one sees what the first did.
   const lockLeases = sql(
     "settle_leases",
     "select no, renewed_at, lease_ends_at, ended_at from $s.session where no = any ($1::int[]) order by no for no key update",
@@ -102,8 +102,8 @@ export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem
     const found = [...jobs.values()];
     const sessions = new Set<number>();
     for (const { session } of found) if (session !== null) sessions.add(session);
-    // Only for the reaper does the lease decide, and only it and the end of a suspect write to the session. The others
-    // must not keep renewals waiting.
+    // Only the reaper depends on the lease, and only it and the end of a suspect write to the session. Other reports
+    // must not delay renewals.
     const isReaping = items.some(({ report }) => report.from.kind === "reaper");
     const hasSuspect = found.some(({ streak }) => streak >= SUSPECT_STREAK);
     const held = isReaping || hasSuspect ? lockLeases : readLeases;
@@ -208,7 +208,7 @@ export function lockedSettleVerb(context: PostgresContext): GroupVerb<SettleItem
   };
 }
 
-/** One statement changes a row once: a job that is reported again is written in the next round. */
+/** A statement changes a row once: further reports of a job are written in the next round. */
 function roundsOf({ moves, oncePerJob }: SettlePlan): readonly (readonly SettleMove[])[] {
   if (oncePerJob) return [moves];
   const rounds: SettleMove[][] = [];

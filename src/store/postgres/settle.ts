@@ -1,5 +1,5 @@
-/** Closes attempts that this process started itself in one statement without reading them first; all others are
- *  passed to settle-locked.ts. */
+/** Closes attempts that this process started, in one statement and without reading them first; all others are passed to
+ *  settle-locked.ts. */
 import { NO_BUDGETS } from "../../core/decision/budget.ts";
 import { storedFailure, succeededText } from "../../core/job/lifecycle.ts";
 import type { SettleAnswer } from "../../core/worker-protocol.ts";
@@ -11,12 +11,11 @@ import type { PgValue } from "./driver.ts";
 import { writeJobEvents } from "./events.ts";
 import { GroupCommit, type GroupVerb } from "./group.ts";
 
-// Settles attempts in one round trip. A job that this process started and nobody has touched since is known: it is
-// decided here, and the statement writes the decision only where, under the row's lock, the row is still the one that
-// was decided on. What is not known, has moved, or needs more than that is locked, decided and written by
-// settle-locked.ts.
+// Settles attempts in one round trip. A job that this process started and nobody changed since is cached: it is decided
+// here, and the statement writes the decision only if the row, under its lock, still has that revision. Jobs that are
+// not cached, have changed, or need more are locked, decided and written by settle-locked.ts.
 
-/** True: written. False: the row had moved, and nothing was. */
+/** True: written. False: the row had changed, and nothing was written. */
 type Written = boolean;
 
 const STILL = "j.no = m.no and j.revision = m.revision and j.state + 0 = 1 and j.live_usage is null";
@@ -26,7 +25,7 @@ export function settler(context: PostgresContext, locked: GroupCommit<SettleItem
   const succeed = new GroupCommit(succeedVerb(context), context.clock);
   const retry = new GroupCommit(retryVerb(context), context.clock);
 
-  /** What can be decided without asking, or null. */
+  /** What can be decided without a read, or null. */
   function decideKnown(item: SettleItem): SettleMove | null {
     const { report, now } = item;
     const { outcome, from } = report;
@@ -46,7 +45,7 @@ export function settler(context: PostgresContext, locked: GroupCommit<SettleItem
       });
       return { item, job, settlement };
     } catch {
-      return null; // it will throw again where one item can be refused
+      return null; // it will throw again where a single item can be refused
     }
   }
 
@@ -56,7 +55,7 @@ export function settler(context: PostgresContext, locked: GroupCommit<SettleItem
       const done: [number, SettleMove][] = [];
       const again: [number, SettleMove][] = [];
       const rest: number[] = [];
-      // Reports of one job are taken in their order, all of them under its lock.
+      // Several reports of one job are processed in order under its lock.
       const alone = new Set(items.map(({ report }) => report.jobId)).size === items.length;
       items.forEach((item, i) => {
         const decided = alone ? decideKnown(item) : null;
@@ -164,7 +163,7 @@ function retryVerb({ db, sql, wrote }: PostgresContext): GroupVerb<SettleMove, W
           texts(sorted.map(failureJson)),
           reportIds(sorted),
           texts(sorted.map(({ settlement }) => JSON.stringify(settlement.event.data))),
-          // Of a completed run that is to be run again.
+          // The result of a completed attempt that is run again.
           texts(sorted.map(({ item }) => resultOf(item.report))),
         ],
         { repeat: true },
@@ -182,7 +181,7 @@ function failureJson({ item, settlement }: SettleMove): string {
   return JSON.stringify(storedFailure(item.report.outcome, settlement.event));
 }
 
-/** Rows are locked in the order of their numbers, everywhere. */
+/** Rows are always locked in the order of their numbers. */
 function inOrder(list: readonly SettleMove[]): readonly SettleMove[] {
   return list.toSorted((a, b) => a.job.no - b.job.no);
 }

@@ -8,18 +8,18 @@ import type { PgRow } from "./driver.ts";
 import { explained } from "./error-classes.ts";
 import { writeEngineEvents } from "./events.ts";
 
-/** As `revokedToken` has it, from the row itself. */
+/** Like `revokedToken`, built from the row itself. */
 const REVOKED =
   "json_strip_nulls(json_build_object('v', 1, 'token', id, 'name', name, 'by', $3::text, 'namespace', namespace))::text";
 
 export function tokenStore({ db, sql, wrote }: PostgresContext): TokenStore {
-  // The event in the same statement.
-  const told = (write: string, at: string, name: string, data: string) =>
+  // Writes the event in the same statement.
+  const withEvent = (write: string, at: string, name: string, data: string) =>
     `with changed as (${write} returning id, name, namespace), ${writeEngineEvents("changed", at, `'${name}'`, data)} select id from changed`;
   const insert = `insert into $s.access_token (id, name, hash, scopes, namespace, created_at, expires_at, revoked_at)
     values ($1, $2, $3, $4, $5, $6, $7, $8)`;
-  const add = sql("token_add", told(insert, "$6::bigint", TOKEN_CREATED, "$9::text"));
-  // After a try whose end is unknown: this very token may be there.
+  const add = sql("token_add", withEvent(insert, "$6::bigint", TOKEN_CREATED, "$9::text"));
+  // After a try with an unknown outcome: the same token may exist.
   const addAgain = sql(
     "token_add_again",
     `with changed as (${insert} on conflict (id) do update set id = excluded.id
@@ -34,7 +34,7 @@ export function tokenStore({ db, sql, wrote }: PostgresContext): TokenStore {
   );
   const revoke = sql(
     "token_revoke",
-    told(
+    withEvent(
       "update $s.access_token set revoked_at = $2::bigint where id = $1 and revoked_at is null",
       "$2::bigint",
       TOKEN_REVOKED,
@@ -60,7 +60,7 @@ export function tokenStore({ db, sql, wrote }: PostgresContext): TokenStore {
       try {
         const added = await db.writeAs((tries) => (tries === 0 ? add : addAgain), values, { repeat: true });
         wrote();
-        if (added.length === 0) throw new PerdureError("store_refused", `the id ${id} is taken by another token`);
+        if (added.length === 0) throw new PerdureError("store_refused", `a token with the id ${id} already exists`);
       } catch (error) {
         throw explained(error);
       }

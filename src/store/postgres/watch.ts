@@ -1,6 +1,6 @@
-/** Tells other processes that something was written, and hears it from them, by NOTIFY on a connection of its own. Only
- *  a hint: whoever misses one looks again within a second. Sent after the commit and at most every few milliseconds:
- *  within the transaction it would make all commits of the database wait for each other. */
+/** Notifies other processes of writes, and receives their notifications, by NOTIFY on its own connection. Only a hint:
+ *  a process that misses one polls within a second. Sent after the commit and at most every few milliseconds: within
+ *  the transaction it would serialize all commits of the database. */
 import type pg from "pg";
 import type { Clock } from "../../lib/clock.ts";
 import { sleep } from "../../lib/clock.ts";
@@ -11,7 +11,7 @@ const SEND_EVERY_MS = 5;
 const RECONNECT_MS = 500;
 const FAREWELL_MS = 1_000;
 
-/** What a hint says that was sent within a transaction: its jobs may be due since long before its commit. */
+/** Payload of a hint sent within a transaction: its jobs may have been due long before the commit. */
 export const IN_TRANSACTION = "in-transaction";
 
 export interface Watcher {
@@ -20,7 +20,7 @@ export interface Watcher {
   stop(): Promise<void>;
 }
 
-/** `me` names this store, so that it does not wake itself. `onOld`: there may be jobs that were due before. */
+/** `me` identifies this store, so that it does not wake itself. `onOld`: there may be jobs that were due earlier. */
 export function watcher(config: pg.PoolConfig, channel: string, me: string, clock: Clock, onOld: () => void): Watcher {
   const listeners = new Set<() => void>();
   let client: pg.Client | null = null;
@@ -54,12 +54,12 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
     });
     try {
       await fresh.connect();
-      // The hints may be lost with the server; nobody waits for the disk on their account.
+      // Hints may be lost with the server; no commit has to wait for the disk.
       await fresh.query(`set synchronous_commit = off; listen ${channel}`);
       if (stopped) return void (await fresh.end());
       client = fresh;
       onOld();
-      wake(); // what was missed meanwhile
+      wake(); // hints may have been missed
     } catch {
       lost();
     }
@@ -106,7 +106,7 @@ export function watcher(config: pg.PoolConfig, channel: string, me: string, cloc
       await connecting;
       cancelPause?.();
       await sending;
-      // The last hint goes out too: a process that writes and ends must be heard.
+      // The last hint is sent too: a process may write and exit at once.
       if (pending && client !== null) await client.query("select pg_notify($1, $2)", [channel, me]).catch(() => {});
       const last = client;
       client = null;
