@@ -72,7 +72,7 @@ function inBackground(
     const hear = (chunk: Buffer) => {
       text += chunk.toString();
       const url = /http:\/\/127\.0\.0\.1:\d+/.exec(text)?.[0];
-      if (url !== undefined && /Ctrl-C stops it|Start workers|Working for/.test(text)) resolve({ child, url });
+      if (url !== undefined && /Ctrl-C stops it|To start a worker|^worker ses_/.test(text)) resolve({ child, url });
     };
     child.stdout?.on("data", hear);
     child.stderr?.on("data", hear);

@@ -1,4 +1,4 @@
-/** All commands, in the order of the help. The summaries are those of the commands themselves; a test compares them. */
+/** All commands, in the order of the help. Each summary is a copy of the command's own; a test compares them. */
 import type { ListedCommand } from "./command.ts";
 
 export const COMMANDS: readonly ListedCommand[] = [
@@ -14,17 +14,17 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "apply",
-    summary: "Submit the jobs of a file, ours or of another system",
+    summary: "Submit the jobs of files, of Perdure or another system",
     load: async () => (await import("./commands/apply.ts")).apply,
   },
   {
     name: "convert",
-    summary: "Turn a file of another system into a job file of Perdure",
+    summary: "Convert a file of another system to a Perdure job file",
     load: async () => (await import("./commands/convert.ts")).convert,
   },
   {
     name: "wait",
-    summary: "Wait until jobs have ended",
+    summary: "Wait for jobs to end",
     load: async () => (await import("./commands/wait.ts")).wait,
   },
   {
@@ -39,17 +39,17 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "explain",
-    summary: "Tell why a job ended as it did, or why it waits",
+    summary: "Show why a job ended, or why it is waiting",
     load: async () => (await import("./commands/explain.ts")).explain,
   },
   {
     name: "describe",
-    summary: "Describe a job with its attempts, children and events",
+    summary: "Show everything recorded about a job",
     load: async () => (await import("./commands/describe.ts")).describe,
   },
   {
     name: "tree",
-    summary: "Show a job with its children, and theirs",
+    summary: "Show a job and all its descendants",
     load: async () => (await import("./commands/tree.ts")).tree,
   },
   {
@@ -59,12 +59,12 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "events",
-    summary: "List events, of one job or of all",
+    summary: "List events of one job or of all jobs",
     load: async () => (await import("./commands/events.ts")).events,
   },
   {
     name: "artifacts",
-    summary: "List the files that a job left, or print or save one of them",
+    summary: "List, print or save the files that a job produced",
     load: async () => (await import("./commands/artifacts.ts")).artifacts,
   },
   {
@@ -74,7 +74,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "retry",
-    summary: "Run waiting jobs now, and failed ones again",
+    summary: "Run waiting or failed jobs now",
     load: async () => (await import("./commands/retry.ts")).retry,
   },
   {
@@ -84,32 +84,32 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "resubmit",
-    summary: "Submit a job like another, with other words or another command",
+    summary: "Submit a copy of a job, with changes",
     load: async () => (await import("./commands/resubmit.ts")).resubmit,
   },
   {
     name: "discard",
-    summary: "Take failed jobs out of the dead letters",
+    summary: "Remove failed jobs from the dead letters",
     load: async () => (await import("./commands/discard.ts")).discard,
   },
   {
     name: "usage",
-    summary: "Tell what a running job has used of tokens and money",
+    summary: "Report the tokens and money that a running job has used",
     load: async () => (await import("./commands/usage.ts")).usage,
   },
   {
     name: "queues",
-    summary: "Show queues with their counts; pause or resume one",
+    summary: "List queues and their counts; pause or resume queues",
     load: async () => (await import("./commands/queues.ts")).queues,
   },
   {
     name: "workers",
-    summary: "Show workers and how they fare",
+    summary: "List workers and their health",
     load: async () => (await import("./commands/workers.ts")).workers,
   },
   {
     name: "drain",
-    summary: "Ask workers to take no more jobs, and to end",
+    summary: "Stop workers when their current jobs are done",
     load: async () => (await import("./commands/drain.ts")).drain,
   },
   {
@@ -119,47 +119,47 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "up",
-    summary: "Start server, workers and database here, in one command",
+    summary: "Start a server, workers and a database on this machine",
     load: async () => (await import("./commands/up.ts")).up,
   },
   {
     name: "server",
-    summary: "Serve jobs over HTTP, for workers on any number of hosts",
+    summary: "Start a server, for workers on any number of hosts",
     load: async () => (await import("./commands/server.ts")).server,
   },
   {
     name: "worker",
-    summary: "Run jobs for a server: commands, requests, and tasks of your own",
+    summary: "Start a worker: runs commands, requests and your own tasks",
     load: async () => (await import("./commands/worker.ts")).worker,
   },
   {
     name: "token",
-    summary: "Make, list or revoke tokens of a server",
+    summary: "Create, list or revoke access tokens; rotate the secret",
     load: async () => (await import("./commands/token.ts")).token,
   },
   {
     name: "config",
-    summary: "Show the settings in force, and where they came from",
+    summary: "Show the settings in force and their sources",
     load: async () => (await import("./commands/config.ts")).config,
   },
   {
     name: "doctor",
-    summary: "Look for what is wrong, and say what to do",
+    summary: "Check for problems and show how to fix them",
     load: async () => (await import("./commands/doctor.ts")).doctor,
   },
   {
     name: "migrate",
-    summary: "Bring the schema of a database to this version",
+    summary: "Upgrade the schema of a database to this version",
     load: async () => (await import("./commands/migrate.ts")).migrate,
   },
   {
     name: "prune",
-    summary: "Delete now what is past its retention",
+    summary: "Delete jobs whose retention has expired",
     load: async () => (await import("./commands/prune.ts")).prune,
   },
   {
     name: "completion",
-    summary: "Print a script that completes commands in your shell",
+    summary: "Print a completion script for your shell",
     load: async () => (await import("./commands/completion.ts")).completionOf(COMMANDS),
   },
 ];

@@ -47,13 +47,13 @@ describe("arguments", () => {
     [["--stat", "x"], "unknown option --stat. Did you mean --state? See `perdure try --help`"],
     [["--zzzzzzz"], "unknown option --zzzzzzz. See `perdure try --help`"],
     [["-x"], "unknown option -x. See `perdure try --help`"],
-    [["--limit"], "--limit: the value is missing; write --limit N"],
+    [["--limit"], "--limit requires a value: --limit N"],
     [
       ["--limit", "--json"],
-      "--limit: the value is missing; write --limit N; one that begins with a dash is written --limit=--json",
+      "--limit requires a value: --limit N; for a value that begins with a dash, write --limit=--json",
     ],
-    [["--limit", "1", "-n", "2"], "-n: given twice; give it once"],
-    [["--json=yes"], '--json: got "yes"; it takes no value'],
+    [["--limit", "1", "-n", "2"], "-n can be used only once"],
+    [["--json=yes"], '--json takes no value, got "yes"'],
   ])("%j are refused", (args, message) => {
     expect(refused(...args)).toBe(message);
   });
@@ -63,7 +63,7 @@ describe("arguments", () => {
     (text) => {
       const given = read(`--limit=${text}`);
       expect(() => given?.integer("limit", { min: 1, max: 100 })).toThrow(
-        /^--limit: got .*; give a whole number from 1/,
+        /^--limit: got .*; must be a whole number from 1/,
       );
     },
   );

@@ -1,15 +1,12 @@
-/** What a command of the command line is, and how its arguments are read from its table of options. An unknown
+/** The interface of a command, and how its arguments are parsed by its table of options. Nothing is ignored: an unknown
  *  option, a missing value and an extra argument are errors that suggest what was probably meant. */
-
 import { parseArgs } from "node:util";
 import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
-import { usageError } from "./exit.ts";
+import { usageError, valueError } from "./exit.ts";
 import type { Io } from "./io.ts";
 import { asReference } from "./jobs/job-reference.ts";
 import type { Printer } from "./output/print.ts";
-
-// What a command of the command line is. One file in `commands/` exports one, and `main.ts` lists them.
 
 export interface CommandOption {
   /** Without its dashes: `limit`. */
@@ -19,7 +16,7 @@ export interface CommandOption {
   readonly type: "string" | "boolean";
   /** May be given more than once. */
   readonly multiple?: boolean;
-  /** Stands for the value in the help: `N`. */
+  /** The placeholder for the value in the help: `N`. */
   readonly value?: string;
   readonly help: string;
 }
@@ -30,18 +27,18 @@ export interface CliCommand {
   readonly summary: string;
   /** As in `perdure get ID [OPTIONS]`. */
   readonly usage: string;
-  /** The first word that is no option, and all after it, are somebody else's command line. */
+  /** The first word that is not an option, and everything after it, is another program's command line. */
   readonly endsAtFirstWord?: boolean;
-  /** What the options do not say, for its own help. */
+  /** For its help: what the options do not explain. */
   readonly about?: string;
   /** All but `--help`, which every command has. */
   readonly options: readonly CommandOption[];
   readonly examples: readonly string[];
-  /** The answer is the exit code. What it throws is told by `main`: a `CliError` or an error of the library as one line. */
+  /** Returns the exit code. `main` prints what it throws: a `CliError` or an error of the library as one line. */
   run(context: CommandContext): Promise<number>;
 }
 
-/** A command that is loaded when it is wanted: a command line needs one of them, and loading all takes longer than most take. */
+/** A command that is loaded on demand: loading all of them takes longer than most of them run. */
 export interface ListedCommand extends Pick<CliCommand, "name" | "summary"> {
   load(): Promise<CliCommand>;
 }
@@ -54,20 +51,22 @@ export interface CommandContext {
 
 export const HELP: CommandOption = { name: "help", short: "h", type: "boolean", help: "Show this text." };
 
+/** For processes that print where they run before they start to work. */
+export const JSON_START: CommandOption = {
+  ...{ name: "json", type: "boolean", help: "Print the startup information as one JSON object." },
+};
+
 /** The options that all reading commands share. */
 export const READING: readonly CommandOption[] = [
   { name: "json", type: "boolean", help: "Print one JSON document, and nothing else, to stdout." },
-  { name: "verbose", short: "v", type: "boolean", help: "Show warnings of the engine on stderr." },
+  { name: "verbose", short: "v", type: "boolean", help: "Print warnings of the engine on stderr." },
 ];
 
-// Words of a command line, read by a command's table of options. Nothing is ignored: an unknown option, a missing
-// value and an argument too many are errors that say what was meant, as far as it can be guessed.
-
-/** What was given. Options are asked for by their names in the command's table. */
+/** The parsed arguments. Options are read by their names in the command's table. */
 export class Arguments {
-  /** What is no option, and everything after `--`. */
+  /** What is not an option, and everything after `--`. */
   readonly positionals: readonly string[];
-  /** Of these, what stood after `--`; null if there was none. */
+  /** Of these, what follows `--`; null without `--`. */
   readonly afterDashes: readonly string[] | null;
   readonly #command: CliCommand;
   readonly #values: ReadonlyMap<string, readonly string[]>;
@@ -102,7 +101,7 @@ export class Arguments {
     if (text === undefined) return undefined;
     const value = /^\d{1,16}$/.test(text) ? Number(text) : Number.NaN;
     if (value >= min && value <= max) return value;
-    throw usageError(`--${name}: got ${show(text)}; give a whole number from ${min} to ${max}`);
+    throw valueError(`--${name}`, text, `a whole number from ${min} to ${max}`);
   }
 
   /** The one argument of a command about one job; it may be short (`fullId`). */
@@ -132,7 +131,7 @@ export class Arguments {
   }
 }
 
-/** Null when help is asked for, whatever else is right or wrong. */
+/** Null when help is requested, whatever else is right or wrong. */
 export function readArguments(command: CliCommand, args: readonly string[]): Arguments | null {
   const known = [...command.options, HELP];
   const options = Object.fromEntries(
@@ -158,7 +157,7 @@ export function readArguments(command: CliCommand, args: readonly string[]): Arg
     if (option === undefined) throw unknownOption(command, known, token.rawName);
     const list = values.get(option.name) ?? [];
     if (list.length > 0 && option.type === "string" && !option.multiple) {
-      throw usageError(`${token.rawName}: given twice; give it once`);
+      throw usageError(`${token.rawName} can be used only once`);
     }
     values.set(option.name, [...list, valueFrom(option, token)]);
   }
@@ -176,14 +175,14 @@ interface OptionToken {
 function valueFrom(option: CommandOption, { rawName, value, inlineValue }: OptionToken): string {
   if (option.type === "boolean") {
     if (value === undefined) return "";
-    throw usageError(`${rawName}: got ${show(value)}; it takes no value`);
+    throw usageError(`${rawName} takes no value, got ${show(value)}`);
   }
   // `--queue --json` is a value forgotten more often than a queue of that name.
   const forgotten = value === undefined || (inlineValue !== true && /^-./.test(value));
   if (!forgotten) return value;
   const placeholder = option.value ?? "VALUE";
-  const dashed = value === undefined ? "" : `; one that begins with a dash is written --${option.name}=${value}`;
-  throw usageError(`${rawName}: the value is missing; write --${option.name} ${placeholder}${dashed}`);
+  const dashed = value === undefined ? "" : `; for a value that begins with a dash, write --${option.name}=${value}`;
+  throw usageError(`${rawName} requires a value: --${option.name} ${placeholder}${dashed}`);
 }
 
 function unknownOption(command: CliCommand, known: readonly CommandOption[], given: string): Error {

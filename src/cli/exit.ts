@@ -1,17 +1,18 @@
-/** How the command line ends: exit codes, and which error means which. */
-import { ERROR_CODES, type ErrorCode } from "../core/errors.ts";
+/** Exit codes, the errors of the command line, and the sentences that all commands use for wrong options. */
+import { nearest } from "../core/check.ts";
+import { ERROR_CODES, type ErrorCode, show } from "../core/errors.ts";
 
 export const EXIT = {
   done: 0,
-  /** What was asked about failed, or is not there. */
+  /** The job failed, or does not exist. */
   failed: 1,
-  /** Wrong use, or a configuration that cannot work. */
+  /** Wrong usage, or a configuration that cannot work. */
   usage: 2,
-  /** Ours: EX_SOFTWARE of sysexits.h. */
+  /** EX_SOFTWARE of sysexits.h. */
   bug: 70,
 } as const;
 
-/** An end with one line for the person: what is wrong, where, and what to do. */
+/** Ends the command with one line on stderr: what is wrong, where, and what to do. */
 export class CliError extends Error {
   readonly exitCode: number;
 
@@ -26,7 +27,34 @@ export function usageError(message: string): CliError {
   return new CliError(EXIT.usage, message);
 }
 
-/** Errors of the library that another option, file or version mends. */
+/** `--db and --server cannot be used together` */
+export function conflictError(one: string, other: string, why?: string): CliError {
+  return usageError(`${one} and ${other} cannot be used together${why === undefined ? "" : `: ${why}`}`);
+}
+
+/** `--force requires --output` */
+export function requirementError(option: string, required: string): CliError {
+  return usageError(`${option} requires ${required}`);
+}
+
+/** `--limit: got "many"; must be a whole number from 1 to 100` */
+export function valueError(name: string, given: unknown, allowed: string): CliError {
+  return usageError(`${name}: got ${show(given)}; must be ${allowed}`);
+}
+
+/** `--state: got "qeued"; must be one of queued, running. Did you mean "queued"?` */
+export function choiceError(name: string, given: string, choices: readonly string[]): CliError {
+  const near = nearest(given, choices);
+  const hint = near === null ? "" : `. Did you mean ${show(near)}?`;
+  return valueError(name, given, `one of ${choices.join(", ")}${hint}`);
+}
+
+/** `file "job.yaml" does not exist; pass another` */
+export function missingFileError(name: string, advice: string, option?: string): CliError {
+  return usageError(`${option === undefined ? "" : `${option}: `}file ${show(name)} does not exist; ${advice}`);
+}
+
+/** Errors of the library that another option, file or version fixes. */
 const WRONG_USE: readonly ErrorCode[] = [
   ...(["invalid_config", "invalid_payload", "invalid_cursor"] as const),
   ...(["store_not_a_database", "store_newer", "store_driver_missing"] as const),

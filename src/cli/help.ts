@@ -1,4 +1,4 @@
-/** Help, made from the tables of the commands, within 80 columns. */
+/** The help texts, generated from the tables of the commands, within 80 columns. */
 import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
 import { type CliCommand, type CommandOption, HELP } from "./command.ts";
@@ -11,26 +11,26 @@ const WIDTH = 80;
 
 export function overview(commands: readonly NamedCommand[]): string {
   return [
-    "Perdure runs work until it has truly succeeded or truly failed, and says why.",
+    "Perdure runs work until it has truly succeeded or truly failed, and records why.",
     "",
     "Usage: perdure COMMAND [OPTIONS]",
     "",
     "Commands:",
     ...rows(commands.map(({ name, summary }) => [name, summary])),
     "",
-    "`perdure help COMMAND` tells more of one; `perdure --version` names the version.",
+    "Run `perdure help COMMAND` for details, `perdure --version` for the version.",
     "",
     "Exit codes:",
     ...rows([
       ["0", "done"],
-      ["1", "what was asked about failed, or is not there"],
-      ["2", "wrong use or configuration"],
+      ["1", "the job failed, was cancelled or does not exist"],
+      ["2", "wrong options or configuration"],
       ["70", "a bug in Perdure itself"],
     ]),
   ].join("\n");
 }
 
-/** For somebody who gave no command at all. */
+/** Printed when no command was given. */
 export function shortHelp(commands: readonly NamedCommand[]): string {
   const names = commands.map(({ name }) => name).join(", ");
   return ["Usage: perdure COMMAND [OPTIONS]", ...wrapped(`Commands: ${names}. See \`perdure --help\`.`, 0)].join("\n");
@@ -40,7 +40,7 @@ export async function helpOn({ summary, usage, about, options, examples }: CliCo
   const sections = [wrapped(summary, 0), [`Usage: ${usage}`]];
   if (about !== undefined) sections.push(wrapped(about, 0));
   if (/^perdure \w+ \[?ID\b/.test(usage)) sections.push(wrapped(await referenceHelp(), 0));
-  sections.push(["Options:", ...rows([...options, HELP].map((option) => [optionWords(option), optionHelp(option)]))]);
+  sections.push(["Options:", ...rows([...options, HELP].map((option) => [optionSyntax(option), optionHelp(option)]))]);
   if (examples.length > 0) sections.push(["Examples:", ...examples.map((line) => `  ${line}`)]);
   return sections.map((lines) => lines.join("\n")).join("\n\n");
 }
@@ -54,7 +54,7 @@ export function commandNamed<T extends NamedCommand>(commands: readonly T[], nam
   throw usageError(`unknown command ${show(name)}. ${hint}`);
 }
 
-function optionWords({ name, short, type, value = "VALUE" }: CommandOption): string {
+function optionSyntax({ name, short, type, value = "VALUE" }: CommandOption): string {
   const long = type === "string" ? `--${name} ${value}` : `--${name}`;
   return short === undefined ? long : `-${short}, ${long}`;
 }
@@ -74,7 +74,7 @@ function rows(pairs: readonly (readonly [string, string])[]): string[] {
   });
 }
 
-/** Broken at spaces, each line after so many of them. */
+/** Broken into lines at spaces; each line is indented by `indent` spaces. */
 function wrapped(text: string, indent: number): string[] {
   const lines: string[] = [];
   let line = "";

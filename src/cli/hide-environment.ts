@@ -1,22 +1,22 @@
-/** Takes secrets out of what other processes can read of this one. `/proc/PID/environ` and `/proc/PID/cmdline` show the memory in
- *  which the program was started, whatever it deletes from its environment later; a command of a worker, or any other program of
- *  the same user, can read them. So the variables are copied, and that memory is overwritten. Node has no other way to do it: it
- *  cannot make itself undumpable, and a new start of the program would leave the old one behind.
+/** Hides secrets from other processes. `/proc/PID/environ` and `/proc/PID/cmdline` show the memory that the process was started
+ *  with, whatever it deletes from its environment later; a command of a worker, or any other program of the same user, can
+ *  read them. So the variables are copied, and that memory is overwritten. Node has no other way: it cannot make itself
+ *  undumpable, and starting the program again would leave the old process behind.
  *
- *  Not promised: the moments before this runs; the environment of whoever started this process, such as npx or a script; and a
- *  program of the same user that reads our memory as a debugger does. Linux only. */
+ *  Not covered: the moments before this runs; the environment of the parent process, such as npx or a script; and a program
+ *  of the same user that reads our memory like a debugger. Linux only. */
 import { closeSync, openSync, readFileSync, readSync, writeSync } from "node:fs";
 
-/** Stay where they were: by these the supervisor of an outer worker finds its processes, and the loader may still point to the
+/** Not overwritten: the supervisor of an outer worker finds its processes by these, and the loader may still point to the
  *  others. */
 const SHOWN = /^(PERDURE_MARK|PERDURE_JOB_ID|PERDURE_ATTEMPT|LD_.*|MALLOC_.*|GLIBC_TUNABLES)$/;
-/** Of /proc/self/stat, counted from the state: where arguments and environment begin and end. */
+/** Fields of /proc/self/stat, counted from the state: where arguments and environment begin and end. */
 const [ARGUMENTS, ENVIRONMENT] = [45, 47];
 /** Up to the last @ before the path: a password may hold others. */
 const ADDRESS_PASSWORD = /(:\/\/[^/@\0]*?:)([^@\0]+(?:@[^/?#@\0]*)*)(?=@)/g;
 const QUERY_PASSWORD = /([?&](?:ssl)?password=)([^&\0]+)/g;
 
-/** False where it could not be done: then others of this user can read what this process was started with. */
+/** False if it could not be done: then other programs of this user can read what this process was started with. */
 export function hideEnvironment(): boolean {
   try {
     const memory = openSync("/proc/self/mem", "r+");
@@ -51,7 +51,7 @@ function withoutPasswords(text: string): string {
   return text.replace(ADDRESS_PASSWORD, starred).replace(QUERY_PASSWORD, starred);
 }
 
-/** Each variable is set anew first, which puts it elsewhere: to this program nothing changes. */
+/** Each variable is set again first, which moves it elsewhere: for this program nothing changes. */
 function withoutVariables(text: string): string {
   return text
     .split("\0")

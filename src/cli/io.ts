@@ -1,16 +1,16 @@
-/** What a command sees of its process. Given from outside, so that the whole command line runs inside a test. */
+/** What a command sees of its process. An argument, so that the whole command line runs inside a test. */
 import { usageError } from "./exit.ts";
 
 export interface Io {
   readonly stdout: NodeJS.WritableStream;
   readonly stderr: NodeJS.WritableStream;
-  /** Standard input; not opened until somebody reads it. None in most tests. */
+  /** Standard input; not opened until it is read. Missing in most tests. */
   readonly stdin?: { readonly fd: number; open(): AsyncIterable<Uint8Array> };
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly cwd: string;
   /** Whether a person reads stdout. */
   readonly isTTY: boolean;
-  /** The terminal's width; undefined where there is none, and then nothing is cut. */
+  /** The terminal's width; undefined without a terminal, and then nothing is cut. */
   readonly columns: number | undefined;
 }
 
@@ -27,11 +27,11 @@ export function processIo(): Io {
   };
 }
 
-/** A process whose directory was removed under it has none, and no path that is given would mean anything. */
+/** Fails if the directory was removed: relative paths would have no meaning. */
 function currentDirectory(): string {
   try {
     return process.cwd();
   } catch {
-    throw usageError("the current directory is not there any more; change to another");
+    throw usageError("the current directory does not exist any more; change to another");
   }
 }

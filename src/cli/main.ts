@@ -1,6 +1,6 @@
 #!/usr/bin/env node
-/** The command line: finds the command, reads its arguments, runs it, and turns whatever happens into an exit code and,
- *  where something is wrong, one line on stderr. A stack is shown only for bugs of our own. */
+/** The command line: finds the command, parses its arguments, runs it, and turns the result into an exit code and, for an
+ *  error, one line on stderr. A stack is shown only for bugs of Perdure itself. */
 import { realpathSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { type CliCommand, type ListedCommand, readArguments } from "./command.ts";
@@ -27,11 +27,11 @@ export async function main(
     await out.flush();
     return code;
   } catch (error) {
-    // Whatever came of it, nobody was there to read it.
+    // The reader has closed the output.
     if (out.gone.aborted) return EXIT.done;
     const code = exitCodeOf(error);
     if (code === EXIT.bug) {
-      out.note(`${name}: this is a bug in Perdure; please report it, with what follows`);
+      out.note(`${name}: this is a bug in Perdure; please report it with the lines below`);
       io.stderr.write(`${safeText(stackOf(error))}\n`);
     } else out.note(`${name}: ${(error as Error).message.replace(/^open\.url:/, "--db:")}`); // as the option is called
     return code;
@@ -79,7 +79,7 @@ function stackOf(error: unknown): string {
   return error instanceof Error ? (error.stack ?? String(error)) : String(error);
 }
 
-/** Started as a program, perhaps by a link in `node_modules/.bin`, and not imported. */
+/** Whether this file was started as a program, perhaps by a link in `node_modules/.bin`, and not imported. */
 function isProgram(): boolean {
   const [, script] = process.argv;
   try {
@@ -89,7 +89,7 @@ function isProgram(): boolean {
   }
 }
 
-// The exit code is set and nothing is cut off: what is still to be written to a pipe is written.
+// Sets the exit code instead of exiting, so that pending output to a pipe is written.
 if (isProgram()) {
   hideEnvironment();
   try {

@@ -8,7 +8,7 @@ const NAMES = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 function start() {
   const before = new Map(NAMES.map((name) => [name, process.listeners(name)]));
   const seen: unknown[] = [];
-  const { asked, forced } = untilStopped((text) => seen.push(text));
+  const { requested, forced } = untilStopped((text) => seen.push(text));
   const added = NAMES.map((name) => {
     const [listener] = process.listeners(name).filter((each) => !before.get(name)?.includes(each));
     return { name, listener: listener as () => void };
@@ -18,7 +18,7 @@ function start() {
     now.mockRestore();
     for (const { name, listener } of added) process.off(name, listener);
   });
-  void asked.then((name) => seen.push(name));
+  void requested.then((name) => seen.push(name));
   void forced.then((code) => seen.push(code));
   return async (name: (typeof NAMES)[number], at: number) => {
     now.mockReturnValue(at);
@@ -28,18 +28,18 @@ function start() {
   };
 }
 
-it("the first asks, and a second one forces with its own exit code", async () => {
+it("the first requests a shutdown, and a second one forces an exit with its own code", async () => {
   const send = start();
-  const asked = ["SIGTERM: stopping; once more to stop at once", "SIGTERM"];
-  expect(await send("SIGTERM", 1_000)).toEqual(asked);
-  expect(await send("SIGINT", 1_000 + SAME_MS)).toEqual([...asked, 130]);
-  expect(await send("SIGHUP", 9_000)).toEqual([...asked, 130]);
+  const requested = ["received SIGTERM, shutting down; send it again to exit now", "SIGTERM"];
+  expect(await send("SIGTERM", 1_000)).toEqual(requested);
+  expect(await send("SIGINT", 1_000 + SAME_MS)).toEqual([...requested, 130]);
+  expect(await send("SIGHUP", 9_000)).toEqual([...requested, 130]);
 });
 
 it("one right behind the first is the same, as `timeout` sends it to a process and to its group", async () => {
   const send = start();
-  const asked = ["SIGTERM: stopping; once more to stop at once", "SIGTERM"];
+  const requested = ["received SIGTERM, shutting down; send it again to exit now", "SIGTERM"];
   await send("SIGTERM", 1_000);
-  expect(await send("SIGTERM", 1_000 + SAME_MS - 1)).toEqual(asked);
-  expect(await send("SIGTERM", 1_000 + SAME_MS)).toEqual([...asked, 143]);
+  expect(await send("SIGTERM", 1_000 + SAME_MS - 1)).toEqual(requested);
+  expect(await send("SIGTERM", 1_000 + SAME_MS)).toEqual([...requested, 143]);
 });

@@ -1,28 +1,27 @@
-/** Signals that ask this process to stop: a first one for an orderly stop, a second one for an exit now. Also waits
- *  that end when a signal comes or when the reader of the output is gone. */
+/** Signals that stop this process: the first one starts a graceful shutdown, a second one forces an immediate exit. Also
+ *  waits that end on a signal, or when the reader of the output has closed it. */
 
 import { setMaxListeners } from "node:events";
 import type { CommandContext } from "./command.ts";
 import { EXIT } from "./exit.ts";
 
-/** Waits for signals that ask the process to stop. The first asks for a stop in good order, a second one for an end now; one that
- *  comes right behind the first is the same, sent to the process and to its group, as `timeout` does. */
+/** A signal within this time after the first is the same one, sent to the process and to its group, as `timeout` does. */
 export const SAME_MS = 500;
 const SIGNALS = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
 interface StopSignals {
   /** The name of the first signal. */
-  readonly asked: Promise<keyof typeof SIGNALS>;
-  /** The exit code of the second. Whoever waits for it ends the process with `exitWithin`. */
+  readonly requested: Promise<keyof typeof SIGNALS>;
+  /** The exit code of the second. The caller then ends the process with `exitWithin`. */
   readonly forced: Promise<number>;
 }
 
 export function untilStopped(log: (text: string) => void): StopSignals {
-  let askedAt: number | null = null;
-  let ask: (name: keyof typeof SIGNALS) => void = () => {};
+  let requestedAt: number | null = null;
+  let request: (name: keyof typeof SIGNALS) => void = () => {};
   let force: (code: number) => void = () => {};
-  const asked = new Promise<keyof typeof SIGNALS>((resolve) => {
-    ask = resolve;
+  const requested = new Promise<keyof typeof SIGNALS>((resolve) => {
+    request = resolve;
   });
   const forced = new Promise<number>((resolve) => {
     force = resolve;
@@ -30,31 +29,31 @@ export function untilStopped(log: (text: string) => void): StopSignals {
   for (const [name, code] of Object.entries(SIGNALS)) {
     process.on(name, () => {
       const now = performance.now();
-      if (askedAt !== null && now - askedAt < SAME_MS) return;
-      if (askedAt !== null) return force(code);
-      askedAt = now;
-      log(`${name}: stopping; once more to stop at once`);
-      ask(name as keyof typeof SIGNALS);
+      if (requestedAt !== null && now - requestedAt < SAME_MS) return;
+      if (requestedAt !== null) return force(code);
+      requestedAt = now;
+      log(`received ${name}, shutting down; send it again to exit now`);
+      request(name as keyof typeof SIGNALS);
     });
   }
-  return { asked, forced };
+  return { requested, forced };
 }
 
-/** Of a process that must end now: long enough to kill its commands and to record them as interrupted. When it is over the
- *  process exits, and the supervisor kills what is left: all of it within a second. */
+/** Time for a forced exit: long enough to kill its commands and to record them as interrupted. Then the process exits, and
+ *  the supervisor kills what is left: all of it within a second. */
 export const LAST_MS = 500;
-/** Of a worker with a parent, which waits for it. */
+/** The same for a worker process of `perdure up`, which waits for it. */
 export const CHILD_LAST_MS = 300;
 
-/** Ends this process after so long at the latest, whatever it still waits for. It is kept alive until then, unless what is
- *  returned is called: for one that is about to end by itself. */
+/** Ends this process after `ms` at the latest, whatever it still waits for. The timer keeps it alive until then, unless the
+ *  returned function is called: for a process that is about to end by itself. */
 export function exitWithin(code: number, ms: number): () => void {
   const timer = setTimeout(() => process.exit(code), ms);
   return () => timer.unref();
 }
 
-// Ctrl-C cancels the job. The other signals, and a reader that went away, only end us: what runs here is handed back,
-// uncharged, and can be gone on with; what runs on a server runs on.
+// Ctrl-C cancels the job. The other signals, and a closed output, end this process only: a job that runs here is
+// interrupted, which does not count as an attempt, and can be resumed; a job on a server keeps running.
 
 export interface StopRequest {
   readonly kind: "cancel" | "leave";
@@ -63,23 +62,23 @@ export interface StopRequest {
 
 const SIGNAL_EXIT_CODES = { SIGINT: 130, SIGTERM: 143, SIGHUP: 129 } as const;
 
-/** The first signal. A second one means now, whichever it is: `again` is called with its exit code. One other than Ctrl-C that
- *  comes right behind the first is the same, sent to the process and to its group. */
+/** The first signal. At a second one, whichever it is, `again` is called with its exit code. One other than Ctrl-C within
+ *  `SAME_MS` of the first is the same, sent to the process and to its group. */
 export function onStopSignals(again: (exitCode: number) => void = (exitCode) => process.exit(exitCode)): {
-  readonly asked: Promise<StopRequest>;
+  readonly requested: Promise<StopRequest>;
   stop(): void;
 } {
   let stop = () => {};
-  const asked = new Promise<StopRequest>((resolve) => {
-    let askedAt: number | null = null;
+  const requested = new Promise<StopRequest>((resolve) => {
+    let requestedAt: number | null = null;
     const handlers = Object.entries(SIGNAL_EXIT_CODES).map(([name, exitCode]) => {
       const handler = () => {
         const now = performance.now();
-        if (askedAt !== null) {
-          if (name === "SIGINT" || now - askedAt >= SAME_MS) again(exitCode);
+        if (requestedAt !== null) {
+          if (name === "SIGINT" || now - requestedAt >= SAME_MS) again(exitCode);
           return;
         }
-        askedAt = now;
+        requestedAt = now;
         resolve({ kind: name === "SIGINT" ? "cancel" : "leave", exitCode });
       };
       process.on(name, handler);
@@ -89,13 +88,13 @@ export function onStopSignals(again: (exitCode: number) => void = (exitCode) => 
       for (const { name, handler } of handlers) process.off(name, handler);
     };
   });
-  return { asked, stop: () => stop() };
+  return { requested, stop: () => stop() };
 }
 
-/** As a shell has it for a program whose reader went away: 128 + SIGPIPE. */
+/** The exit code that shells report when the reader of a pipe has closed it: 128 + SIGPIPE. */
 const NO_READER: StopRequest = { kind: "leave", exitCode: 141 };
 
-/** Resolves when nobody reads our output any more. */
+/** Resolves when the reader of our output has closed it. */
 export function untilUnread({ out, io }: Pick<CommandContext, "out" | "io">): Promise<StopRequest> {
   return new Promise((resolve) => {
     if (out.gone.aborted) resolve(NO_READER);
@@ -104,10 +103,8 @@ export function untilUnread({ out, io }: Pick<CommandContext, "out" | "io">): Pr
   });
 }
 
-// What goes on until somebody has seen enough: Ctrl-C, another signal, or a reader that went away.
-
-/** The exit code of `use`, or of whoever asked us to stop. `use` is not waited for then: a call to a server that is away
- *  would hold up the end. */
+/** Runs `use` until it ends, a signal comes or the output is closed, and returns the exit code of that. `use` is not waited
+ *  for after a signal: a call to an unreachable server would delay the exit. */
 export async function untilInterrupted(
   { out }: Pick<CommandContext, "out">,
   use: (signal: AbortSignal) => Promise<number>,
@@ -123,10 +120,10 @@ export async function untilInterrupted(
   });
   const used = use(over.signal);
   try {
-    return await Promise.race([used, signals.asked.then(({ exitCode }) => exitCode), unread]);
+    return await Promise.race([used, signals.requested.then(({ exitCode }) => exitCode), unread]);
   } finally {
     over.abort();
-    used.catch(() => {}); // who stopped in the middle need not hear of it
+    used.catch(() => {}); // after a stop its error is of no interest
     signals.stop();
     out.gone.removeEventListener("abort", leave);
   }

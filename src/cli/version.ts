@@ -1,4 +1,4 @@
-/** The version of the package; it lies at the same distance from `src/cli` and from `dist/cli`. */
+/** The version of the package; its file has the same relative path from `src/cli` and from `dist/cli`. */
 import { readFileSync } from "node:fs";
 
 export function version(): string {

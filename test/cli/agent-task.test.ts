@@ -285,7 +285,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(await (await library.job(first.id)).get()).toMatchObject({ parentId: parent });
     await library.cancel(parent);
     const second = await ask("resubmit", child);
-    expect(second).toMatchObject({ code: 0, stderr: expect.stringContaining(`its parent ${parent} has ended`) });
+    expect(second).toMatchObject({ code: 0, stderr: expect.stringContaining(`the parent ${parent} has ended`) });
     expect(await (await library.job(second.stdout.trim())).get()).toMatchObject({ parentId: null });
   });
 
@@ -296,7 +296,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(first).toMatchObject({ id: expect.any(String), created: true, resubmitOf: id, budgets: [] });
     const second = await ask("resubmit", id, "--key", "k");
     expect(second).toMatchObject({ code: 0, stdout: `${(first as { id: string }).id}\n` });
-    expect(second.stderr).toContain("already exists; the key");
+    expect(second.stderr).toContain("already exists for key");
   });
 
   it("refuses what cannot be: exit code 2, nothing stored", async () => {

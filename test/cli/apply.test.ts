@@ -46,8 +46,8 @@ describe.each(KINDS)("apply --key to %s", (kind) => {
     expect(await askJson("apply", ...argv)).toEqual([{ id: first.id, created: false }]);
     expect(await (await library.job(first.id)).get()).toMatchObject({ key: "part-1" });
     for (const [file, words] of [
-      ["argv: [a]\n---\nargv: [b]\n", "there are 2 jobs"],
-      [`argv: [a]\nkey: mine\nparent: ${parent.id}\n`, 'has a key itself, "mine"'],
+      ["argv: [a]\n---\nargv: [b]\n", "--key requires files with one job, and these have 2"],
+      [`argv: [a]\nkey: mine\nparent: ${parent.id}\n`, 'already has the key "mine"'],
     ] as const) {
       const said = await ask("apply", "-f", written(file), "--key", "k");
       expect(said).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining(words) });

@@ -73,7 +73,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     );
     await expect(library.redrive(last.id)).rejects.toMatchObject({ code: "budget_spent" });
     const ids = children.map(({ id }) => id);
-    const named = `4 jobs (${ids.slice(0, 3).join(", ")}, and 1 more) with nothing left in a budget; grant more with --budget`;
+    const named = `4 jobs (${ids.slice(0, 3).join(", ")}, and 1 more) with a used-up budget; grant more with --budget`;
     const filtered = ["redrive", "--filter", "kind=child"] as const;
     expect(await ask(...filtered)).toEqual({ code: 1, stdout: "", stderr: `redriven: 0 jobs\nskipped: ${named}\n` });
     expect(await ask(...filtered, "--dry-run")).toEqual({

@@ -52,7 +52,7 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     const said = await ask("cancel", dead, id);
     expect(said).toMatchObject({ code: 1, stdout: "" });
     expect(said.stderr).toMatch(
-      new RegExp(`^${dead}: it already ended: failed \\(rejected\\) at .*\n${id}: it already ended: cancelled at `),
+      new RegExp(`^${dead} already ended: failed \\(rejected\\) at .*\n${id} already ended: cancelled at `),
     );
     const shown = await askJson("cancel", dead);
     expect(shown).toEqual([
@@ -137,19 +137,19 @@ describe("a filter", () => {
     [["redrive", UNKNOWN, "--retry", '{"maxAttemps":2}'], /--retry: .*Did you mean "maxAttempts"/],
     [["redrive", UNKNOWN, "--dry-run"], /--dry-run requires --filter/],
     [["redrive", "--filter", "knd=a"], /did you mean kind\?/],
-    [["redrive", "--filter", "colour=red"], /--filter: got "colour=red"; words are /],
-    [["redrive", "--filter", "all"], /words are state, queue, kind/],
-    [["redrive", "--filter", "kind="], /kind has no value/],
-    [["redrive", "--filter", "kind=a,kind=b"], /kind is given twice/],
+    [["redrive", "--filter", "colour=red"], /--filter: got "colour=red"; fields are /],
+    [["redrive", "--filter", "all"], /fields are state, queue, kind/],
+    [["redrive", "--filter", "kind="], /kind requires a value/],
+    [["redrive", "--filter", "kind=a,kind=b"], /kind can be used only once/],
     [["redrive", "--filter", "state=cancelled"], /only failed jobs are dead letters/],
     [["redrive", "--filter", "since=monday"], /since: got "monday"; must be a time ago/],
     [["redrive", "--filter", "kind=a", "--limit", "0"], /--limit/],
     [["cancel"], /which jobs\? Usage: perdure cancel ID…/],
     [["cancel", UNKNOWN, "job\n1"], /"job\\n1" is neither the id nor the name of a job/],
     [["queues", "stop"], /unexpected argument "stop"/],
-    [["queues", "pause"], /which queue\?/],
-    [["queues", "pause", "a\nb"], /names of queues/],
-    [["drain"], /which worker\?/],
+    [["queues", "pause"], /no queue\. Usage/],
+    [["queues", "pause", "a\nb"], /NAME: got "a\\nb"; must be 1 to 200 characters/],
+    [["drain"], /no worker\. Usage/],
   ] as [string[], RegExp][])("or another mistake in %j is told in one line", async (argv, line) => {
     const { code, stderr } = await perdure([...argv, "--data", newDir()]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(/^perdure [^\n]+\n$/) });
@@ -160,7 +160,7 @@ describe("a filter", () => {
 describe.each(KINDS)("queues on %s", (kind) => {
   it("are shown with their counts, paused and resumed", async () => {
     const { ask, askJson, library } = await openWhere(kind);
-    expect(await ask("queues")).toMatchObject({ code: 0, stdout: "", stderr: "there is no queue yet\n" });
+    expect(await ask("queues")).toMatchObject({ code: 0, stdout: "", stderr: "no queues\n" });
     await library.submit("k", 1, { queue: "mail" });
     await library.submit("k", 1, { queue: "mail", delay: "1h" });
     await failed(library, "x");
@@ -177,7 +177,7 @@ describe.each(KINDS)("queues on %s", (kind) => {
   it("that do not exist are paused for jobs to come, with a warning", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     await library.submit("k", 1, { queue: "mail" });
-    const warning = "no such queue exists; jobs submitted to it later will wait; did you mean mail?";
+    const warning = "queue does not exist yet; jobs submitted to it will wait; did you mean mail?";
     const said = { code: 0, stdout: "mial: paused\n", stderr: `mial: ${warning}\n` };
     expect(await ask("queues", "pause", "mial")).toEqual(said);
     expect(await askJson("queues", "pause", "mai", "mail")).toEqual([
@@ -186,14 +186,14 @@ describe.each(KINDS)("queues on %s", (kind) => {
     ]);
     await ask("queues", "resume", "mail");
     const resumed = await ask("queues", "resume", "mail", "other");
-    expect(resumed).toMatchObject({ code: 0, stderr: "mail: it was not paused\nother: no such queue exists\n" });
+    expect(resumed).toMatchObject({ code: 0, stderr: "mail: it was not paused\nother: queue does not exist\n" });
   });
 });
 
 describe.each(KINDS)("workers on %s", (kind) => {
   it("are shown, drained by name, and waited for", async () => {
     const { ask, askJson, library } = await openWhere(kind);
-    expect(await ask("workers")).toMatchObject({ code: 0, stdout: "", stderr: "no worker is there\n" });
+    expect(await ask("workers")).toMatchObject({ code: 0, stdout: "", stderr: "no workers\n" });
     const [started, open] = [gate(), gate()];
     const slow = task("slow", {}, async () => {
       started.open();
@@ -210,7 +210,7 @@ describe.each(KINDS)("workers on %s", (kind) => {
     expect(all.map(({ state }) => state)).toEqual(["alive", "alive"]);
 
     expect(await ask("drain", "nobody")).toMatchObject({
-      ...{ code: 1, stdout: "", stderr: expect.stringContaining('the worker "nobody" is not there') },
+      ...{ code: 1, stdout: "", stderr: expect.stringContaining('worker "nobody" does not exist') },
     });
     const mine = all.find(({ name }) => name !== "other")?.id as string;
     expect(await ask("drain", mine)).toMatchObject({ code: 0, stdout: expect.stringContaining(`${mine}  w`) });
@@ -219,12 +219,12 @@ describe.each(KINDS)("workers on %s", (kind) => {
     await job.result();
     const waited = await ask("drain", mine, "other", "--wait");
     expect(waited.code).toBe(0);
-    expect(waited.stdout).toMatch(/ {2}other: asked to end\n/);
-    expect(waited.stdout + waited.stderr).toMatch(new RegExp(`${mine}( {2}ended| has ended already)\n`));
-    expect((await ask("workers")).stderr).toContain("--all shows those that ended");
+    expect(waited.stdout).toMatch(/ {2}other: draining\n/);
+    expect(waited.stdout + waited.stderr).toMatch(new RegExp(`${mine}( {2}ended| has already ended)\n`));
+    expect((await ask("workers")).stderr).toContain("--all shows those that have ended");
     const ended = await askJson<{ state: string }[]>("workers", "--all");
     expect(ended.map(({ state }) => state)).toEqual(["ended", "ended"]);
-    expect(await ask("drain", "other")).toEqual({ code: 0, stdout: "", stderr: "other has ended already\n" });
+    expect(await ask("drain", "other")).toEqual({ code: 0, stdout: "", stderr: "other has already ended\n" });
   });
 });
 

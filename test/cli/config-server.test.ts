@@ -59,7 +59,7 @@ it("is for admins: with another token it shows the settings here, and says why",
   expect(said).toMatchObject({
     code: 0,
     stdout: "15s\n",
-    stderr: expect.stringContaining("cannot be read, so these are"),
+    stderr: expect.stringContaining("cannot read the settings of the server"),
   });
   const named = await perdure(["config", "server.lease", "--server", localUrl], { cwd, env });
   expect(named).toMatchObject({ code: 1, stdout: "" });

@@ -181,7 +181,7 @@ describe("on data", () => {
     const { code, lines } = await examine(["--data", none]);
     expect(code).toBe(1);
     expect(lines).toMatch(/^problem store: .* is not an SQLite database/m);
-    expect(lines).toContain("note work: not looked at");
+    expect(lines).toContain("note work: not checked");
   });
 });
 
@@ -200,7 +200,9 @@ describe("settings", () => {
     expect(code).toBe(1);
     expect(lines).toMatch(/^problem settings: PERDURE_PORT: /m);
     expect(lines).toMatch(/^problem settings: PERDURE_LEASE: /m);
-    expect(lines).toMatch(/^note settings: PERDURE_PROT is no setting, and ignored; did you mean PERDURE_PORT\?$/m);
+    expect(lines).toMatch(
+      /^note settings: PERDURE_PROT is not a setting and is ignored; did you mean PERDURE_PORT\?$/m,
+    );
     expect(lines).toContain("ok store: ");
   });
 
@@ -226,7 +228,7 @@ describe("through a server", () => {
     expect(code).toBe(1);
     expect(lines).toMatch(/^problem server: /m);
     expect(lines.match(/^problem /gm)).toHaveLength(1);
-    expect(lines).toContain("note clock: not looked at, as the server does not answer");
+    expect(lines).toContain("note clock: not checked: the server does not answer");
   });
 
   it("reports one that cannot read its signing secrets, with the path to an admin of all namespaces alone", async () => {
@@ -256,7 +258,7 @@ describe("through a server", () => {
     expect(wrong.lines.match(/^problem /gm)).toHaveLength(1);
     const working = await server?.token({ scopes: ["work"] });
     const blind = await examine(["--server", url], { cwd, env: { PERDURE_TOKEN: working } });
-    expect(blind).toMatchObject({ code: 0, lines: expect.stringContaining("note work: not looked at: this token") });
+    expect(blind).toMatchObject({ code: 0, lines: expect.stringContaining("note work: not checked: this token") });
     const token = await server?.token({ scopes: ["read"], namespace: "other" });
     const other = await examine(["--server", url, "--namespace", "other"], { cwd, env: { PERDURE_TOKEN: token } });
     expect(other.lines).toMatch(/^ok token: .* may read in the namespace other$/m);
@@ -272,7 +274,7 @@ describe("on PostgreSQL", () => {
     const fresh = await examine(["--db", url], { cwd });
     expect(fresh.code).toBe(0);
     expect(fresh.lines).toMatch(/^warning store: .* has no tables of Perdure yet$/m);
-    expect(fresh.lines).toContain("note work: not looked at");
+    expect(fresh.lines).toContain("note work: not checked");
 
     const library = await Perdure.open(url);
     onTestFinished(() => library.close());

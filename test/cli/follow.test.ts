@@ -153,7 +153,7 @@ describe.each(
     }, 120_000);
 
     it.each([
-      [[], false, "needs a terminal"],
+      [[], false, "requires a terminal"],
       [["--json"], true, "--watch and --json"],
       [["--all"], true, "--watch and --all"],
     ])("with %j is refused", async (options, isTTY, line) => {
@@ -287,7 +287,7 @@ describe.each(
     await job.result();
     mkdirSync(join(target.dir, "saved"));
     const save = (...options: string[]) => askHere(["artifacts", job.id, "n", "-o", "saved/n", ...options]);
-    expect(await save()).toEqual({ code: 0, stdout: "", stderr: "saved as saved/n, 2 bytes\n" });
+    expect(await save()).toEqual({ code: 0, stdout: "", stderr: "saved saved/n (2 bytes)\n" });
     expect([...readFileSync(join(target.dir, "saved/n"))]).toEqual([0, 255]);
     writeFileSync(join(target.dir, "saved/n"), "mine");
     expect(await save()).toMatchObject({ code: 1, stderr: expect.stringContaining("saved/n is there already") });
@@ -320,7 +320,7 @@ describe.each(
       expect(uncoloured(said.stdout)).toMatch(text);
       expect((await askHere([command, "job_01m7gekg9zevv9a6xvvwmt1v8g"])).code).toBe(1);
     }
-    expect((await askHere(["artifacts", job.id])).stderr).toContain("left no files");
+    expect((await askHere(["artifacts", job.id])).stderr).toContain("has no files");
   }, 120_000);
 });
 

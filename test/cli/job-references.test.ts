@@ -87,7 +87,7 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     }
     expect(await ask("events", "--view", "noetl", ref)).toMatchObject({ code: 0 });
     expect(await ask("logs", ref)).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} has not started`) });
-    expect(await ask("artifacts", ref)).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} left no`) });
+    expect(await ask("artifacts", ref)).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} has no`) });
     expect(await askJson("wait", "--timeout", "0s", ref)).toMatchObject([{ id, state: "queued" }]);
     // Below it: a child is submitted and listed by the same word, on the command line and in a file.
     const child = await askJson<{ id: string }>("submit", "later", "--parent", ref);

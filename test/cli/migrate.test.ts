@@ -39,13 +39,13 @@ describe("migrate of a file", () => {
     const { dir, file } = await oldFile();
     const to = MIGRATIONS.length;
     const dry = await perdure(["migrate", "--dry-run", "--data", dir]);
-    expect(dry).toMatchObject({ code: 0, stdout: `${dir} would be brought from schema 1 to ${to}\n`, stderr: "" });
+    expect(dry).toMatchObject({ code: 0, stdout: `${dir} would be upgraded from schema 1 to ${to}\n`, stderr: "" });
     expect(await versionOf(file)).toEqual({ found: 1, known: to });
     const done = await perdure(["migrate", "--data", dir]);
-    expect(done).toMatchObject({ code: 0, stdout: `${dir} was brought from schema 1 to ${to}\n` });
+    expect(done).toMatchObject({ code: 0, stdout: `${dir} was upgraded from schema 1 to ${to}\n` });
     const again = await perdure(["migrate", "--data", dir, "--json"]);
     expect(JSON.parse(again.stdout)).toEqual({ store: dir, from: to, to, changed: false });
-    expect((await perdure(["migrate", "--data", dir])).stdout).toContain("there is nothing to do");
+    expect((await perdure(["migrate", "--data", dir])).stdout).toContain("is up to date");
     expect((await perdure(["ps", "--data", dir])).code).toBe(0);
   });
 
@@ -53,9 +53,9 @@ describe("migrate of a file", () => {
     const cwd = newDir();
     const file = join(cwd, "new.db");
     const dry = await perdure(["migrate", "--dry-run", "--db", file], { cwd });
-    expect(dry.stdout).toContain("has no tables yet: it would get schema");
+    expect(dry.stdout).toContain("has no tables yet: schema");
     expect(existsSync(file)).toBe(false);
-    expect((await perdure(["migrate", "--db", file], { cwd })).stdout).toContain("is new: it got schema");
+    expect((await perdure(["migrate", "--db", file], { cwd })).stdout).toContain("has no tables yet: schema");
     const missing = await perdure(["migrate"], { cwd });
     expect(missing).toMatchObject({
       code: 1,

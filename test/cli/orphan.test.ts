@@ -57,5 +57,5 @@ it("has succeeded, not been cancelled, where its verdict was complete", async ()
   mkdirSync(attempt, { recursive: true });
   writeFileSync(join(attempt, "result.json"), '{"status":"completed","output":{"n":1}}');
   const said = await ask("cancel", id);
-  expect(said).toMatchObject({ code: 1, stderr: expect.stringContaining("it already ended: succeeded at ") });
+  expect(said).toMatchObject({ code: 1, stderr: expect.stringContaining(" already ended: succeeded at ") });
 });

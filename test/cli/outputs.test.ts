@@ -45,7 +45,7 @@ describe("logs", () => {
     [["logs", "x"], 1, /^perdure logs: there is no job with the id or the name "x"/],
     [["logs", UNKNOWN], 1, /^perdure logs: no job has the id/],
     [["logs", "ID", "--attempt", "9"], 1, /has no attempt 9; see `perdure get job_/],
-    [["logs", "ID", "--attempt", "0"], 2, /--attempt: got "0"; give a whole number from 1/],
+    [["logs", "ID", "--attempt", "0"], 2, /--attempt: got "0"; must be a whole number from 1/],
     [["logs", "ID", "--stdout", "--stderr"], 2, /--stdout and --stderr cannot be used together/],
     [["logs", "ID", "--data", "none"], 1, /there is no Perdure data in none/],
   ])("refuse %j in one line", async (argv, code, line) => {
@@ -64,7 +64,7 @@ describe("artifacts", () => {
     expect(lines[1]).toMatch(/^bytes +2 +application\/octet-stream +[0-9a-f]{64}$/);
     expect(lines[2]).toMatch(/^sub\/n\.txt +2 +text\/plain +[0-9a-f]{64}$/);
     expect(lines).toHaveLength(3);
-    expect(stderr).toMatch(/^not listed, as too many, links, or unreadable: 1\n$/);
+    expect(stderr).toMatch(/^1 more are not listed: links, unreadable files, or too many\n$/);
   });
 
   it("prints one of them, of the run that is asked for", async () => {
@@ -93,13 +93,13 @@ describe("artifacts", () => {
   ])("does not print %j", async (name) => {
     const { code, stdout, stderr } = await ask("artifacts", id, name);
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-    expect(stderr).toMatch(/^perdure artifacts: [^\n]*left no file[^\n]*\n$/);
+    expect(stderr).toMatch(/^perdure artifacts: [^\n]*has no file[^\n]*\n$/);
   });
 
   it("says that there are none, in words or as an empty list", async () => {
     const said = await ask("artifacts", failed);
     expect(said.stdout).toBe("");
-    expect(said.stderr).toMatch(/^[^\n]*left no files[^\n]*\n$/);
+    expect(said.stderr).toMatch(/^[^\n]*has no files[^\n]*\n$/);
     expect(await ask("artifacts", id, "--attempt", "9")).toMatchObject({ code: 1, stdout: "" });
     expect(await ask("artifacts", "x")).toMatchObject({ code: 1, stdout: "" });
     expect(await ask("artifacts", UNKNOWN)).toMatchObject({ code: 1, stdout: "" });

@@ -195,7 +195,7 @@ describe("submit an action", () => {
     const alone = await ask("submit", "mypack.action");
     expect(alone.code).toBe(0);
     expect(alone.stderr).toBe(
-      "note: there are no packs here, so mypack.action is an ordinary kind; no worker takes jobs of kind " +
+      "note: no packs were found, so mypack.action is an ordinary kind; no worker takes jobs of kind " +
         `mypack.action yet; start one with \`perdure ${kind === "data" ? "up" : "worker"}\`\n`,
     );
     await library.work([task("mypack.action", () => null)]);

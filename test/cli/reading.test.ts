@@ -77,7 +77,7 @@ describe("ps", () => {
   it("says when there are more, and goes on from a cursor", async () => {
     const first = await ask(["ps", "--limit", "3"]);
     const cursor = /--cursor (\S+) /.exec(first.stderr)?.[1] as string;
-    expect(first.stderr).toMatch(/^there are more: [^\n]+\n$/);
+    expect(first.stderr).toMatch(/^there are more jobs; [^\n]+\n$/);
     expect(await idsOf("--limit", "3", "--cursor", cursor)).toEqual([stock.ids.done]);
     expect((await ask(["ps", "--limit", "1", "--json"])).stderr).toContain("there are more");
     expect(await idsOf("--all")).toHaveLength(4);
@@ -114,7 +114,7 @@ describe("ps", () => {
 
   it.each([
     [["--state", "runing"], 'perdure ps: --state: got "runing"; allowed: '],
-    [["--limit", "0"], 'perdure ps: --limit: got "0"; give a whole number from 1 to 1000'],
+    [["--limit", "0"], 'perdure ps: --limit: got "0"; must be a whole number from 1 to 1000'],
     [["--limit", "x"], 'perdure ps: --limit: got "x"'],
     [["--all", "--limit", "3"], "perdure ps: --all and --limit cannot be used together"],
     [["--queue", ""], "perdure ps: --queue: must be a text"],
@@ -241,7 +241,7 @@ describe("events", () => {
     const every = await askJson<{ seq: number }[]>(["events"]);
     const two = await ask(["events", "--limit", "2", "--json"]);
     expect(JSON.parse(two.stdout)).toEqual(every.slice(0, 2));
-    expect(two.stderr).toBe(`there are more; continue with --after ${every[1]?.seq}\n`);
+    expect(two.stderr).toBe(`there are more events; to continue, pass --after ${every[1]?.seq}\n`);
     expect(await askJson(["events", "--after", String(every[1]?.seq)])).toEqual(every.slice(2));
     const last = String(every.at(-1)?.seq);
     expect(await ask(["events", "--after", last])).toEqual({

@@ -9,9 +9,9 @@ import { newPlace, PROGRAM, perdureIn } from "./program.ts";
 type Mistake = readonly [argv: readonly string[], line: RegExp];
 
 const NO_COMMAND: readonly Mistake[] = [
-  [["run"], /^perdure run: no command; usage: perdure run \[OPTIONS\] -- COMMAND/],
-  [["run", "--"], /: no command; /],
-  [["run", "--max-attempts", "3", "--"], /: no command; /],
+  [["run"], /^perdure run: no command. Usage: perdure run \[OPTIONS\] -- COMMAND/],
+  [["run", "--"], /: no command\. /],
+  [["run", "--max-attempts", "3", "--"], /: no command\. /],
   [["run", "--", ""], /: COMMAND: got ""/],
 ];
 
@@ -20,14 +20,14 @@ const OPTIONS: readonly Mistake[] = [
   [["--max-attempt", "3"], /^perdure run: unknown option --max-attempt\. Did you mean --max-attempts\?/],
   [["--no-such"], /: unknown option --no-such/],
   [["-x"], /: unknown option -x/],
-  [["--max-attempts", "0"], /: --max-attempts: got "0"; give a whole number from 1 /],
-  [["--max-attempts", "-1"], /: --max-attempts: .*-1/],
+  [["--max-attempts", "0"], /: --max-attempts: got "0"; must be a whole number from 1 /],
+  [["--max-attempts", "-1"], /: --max-attempts requires a value.*=-1/],
   [["--max-attempts=-1"], /: --max-attempts: got "-1"/],
   [["--max-attempts", "abc"], /: --max-attempts: got "abc"/],
   [["--max-attempts", "1.5"], /: --max-attempts: got "1\.5"/],
   [["--max-attempts="], /: --max-attempts: got ""/],
-  [["--max-attempts"], /: --max-attempts: the value is missing/],
-  [["--max-attempts", "2", "--max-attempts", "3"], /: --max-attempts: given twice/],
+  [["--max-attempts"], /: --max-attempts requires a value/],
+  [["--max-attempts", "2", "--max-attempts", "3"], /: --max-attempts can be used only once/],
   [["--backoff", "soon"], /: --backoff: got "soon"/],
   [["--backoff", "5"], /: --backoff: got "5";(?!.*a number of milliseconds)/],
   [["--backoff=-1s"], /: --backoff: got "-1s"/],
@@ -62,7 +62,7 @@ const OPTIONS: readonly Mistake[] = [
   [["--key", "a\nb"], /: --key: got "a\\nb"/],
   [["--key", "k".repeat(501)], /: --key: .*500/],
   [["--again"], /: --again requires --key/],
-  [["--quiet=yes"], /: --quiet: got "yes"; it takes no value/],
+  [["--quiet=yes"], /: --quiet takes no value, got "yes"/],
   [["--data", ""], /: --data: got ""; give a text/],
   [
     ["--data", "postgres://me:secret@host/db"],
@@ -131,7 +131,7 @@ describe("perdure run refuses", () => {
     const { cwd } = newPlace();
     const script = 'mkdir d && cd d && rmdir ../d && exec "$0" "$1" run -- touch started';
     const { status, stderr } = spawnSync("sh", ["-c", script, process.execPath, PROGRAM], { cwd, encoding: "utf8" });
-    const told = "perdure: the current directory is not there any more; change to another\n";
+    const told = "perdure: the current directory does not exist any more; change to another\n";
     expect({ status, stderr }).toEqual({ status: 2, stderr: told });
   });
 });

@@ -139,11 +139,11 @@ describe("perdure run on a server", () => {
     const local = await ask(["run", "--queue", "q", "--", "true"], { cwd: target.dir });
     expect(local).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("--queue requires a server: leave it out, or name"),
+      stderr: expect.stringContaining("--queue requires a server: pass --server"),
     });
     const env = { PERDURE_URL: "http://perdure.example", PERDURE_TOKEN: target.token };
     const far = await ask(["run", "--cwd", "sub", "--", "true"], { env, cwd: target.dir });
-    expect(far).toMatchObject({ code: 2, stderr: expect.stringContaining("give the full path") });
+    expect(far).toMatchObject({ code: 2, stderr: expect.stringContaining("must be the full path") });
   });
 });
 

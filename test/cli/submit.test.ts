@@ -254,7 +254,7 @@ describe("submit", () => {
     [["exec"], /--input: /],
     [["exec", "--input", '{"argv":[]}'], /--input: input\.argv/],
     [["-f", "gone.yaml"], /there is no file "gone.yaml"/],
-    [["-f", "x.yaml", "--queue", "q"], /--queue: with --file it belongs into the file/],
+    [["-f", "x.yaml", "--queue", "q"], /--queue and --file cannot be used together/],
     [["-f", "x.yaml", "k"], /unexpected argument "k"/],
     [["--input", "1", "--", "sh"], /--input: a command after -- has no other input/],
   ] as [string[], RegExp][])("answers %j with one line, and makes nothing", async (argv, line) => {

@@ -6,7 +6,7 @@ import { show } from "../../core/errors.ts";
 import type { ViewChildren, ViewParts } from "../../dialects/dialect.ts";
 import { readChildren, readParts } from "../../dialects/read-view.ts";
 import { JOB_VIEW_NAMES } from "../../dialects/registry.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, usageError } from "../exit.ts";
 import { bySession } from "../output/job-text.ts";
 import { serverNow } from "../target/server-time.ts";
 
@@ -30,7 +30,7 @@ export const OUTPUT_VIEWS: readonly string[] = [OWN_VIEW, ...JOB_VIEW_NAMES];
 export function outputOf(text: string, isJson: boolean): JobOutputFormat {
   const output = parsed(text);
   if (!isJson || output.format === "json") return output;
-  throw usageError(`--json and --output ${text} cannot be used together`);
+  throw conflictError("--json", `--output ${text}`);
 }
 
 function parsed(text: string): JobOutputFormat {

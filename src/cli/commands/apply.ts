@@ -1,4 +1,4 @@
-/** `perdure apply`: stores the jobs of files of any kind, ours or another system's. */
+/** `perdure apply`: submits the jobs of files, of Perdure or another system. */
 import { show } from "../../core/errors.ts";
 import { withDialectHelp } from "../../dialects/cli/registry.ts";
 import { dialectSettingsFor } from "../apply/dialect-settings.ts";
@@ -16,14 +16,14 @@ const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPU
 
 export const apply: CliCommand = {
   name: "apply",
-  summary: "Submit the jobs of a file, ours or of another system",
+  summary: "Submit the jobs of files, of Perdure or another system",
   usage: "perdure apply -f FILE [-f FILE…] [-p KEY=VALUE…] [OPTIONS]",
   options: [
     {
       ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
       help: "A file, YAML or JSON; - reads standard input.",
     },
-    { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
+    { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value other than text." },
     {
       ...{ name: "key", type: "string", value: "KEY" },
       help: "For files with one job: at most one job has this key; given again, it finds that job. It replaces the key that follows from a document's name.",
@@ -34,7 +34,7 @@ export const apply: CliCommand = {
       type: "boolean",
       help: "Check the files, show their jobs with attempts, backoff, budget and timeout, and store nothing.",
     },
-    { name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." },
+    { name: "wait", short: "w", type: "boolean", help: "Wait until all jobs have ended." },
     ...TARGET,
     ...READING,
   ],
@@ -56,8 +56,8 @@ export const apply: CliCommand = {
     const { given, io, out } = context;
     given.atMost(0);
     const files = given.texts("file");
-    if (files.length === 0) throw usageError(`which file? Usage: ${apply.usage}`);
-    // All of it is checked before anything is made or stored.
+    if (files.length === 0) throw usageError(`no file. Usage: ${apply.usage}`);
+    // Everything is checked before anything is created or stored.
     const target = targetOf(context);
     const { jobs: read, notes } = await readJobFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
@@ -68,7 +68,7 @@ export const apply: CliCommand = {
     if (given.flag("dry-run")) return showDry(context, target, jobs);
     if (jobs.length === 0) {
       if (given.flag("json")) out.json([]);
-      out.note("there is no job in these files");
+      out.note("no jobs in these files");
       return EXIT.done;
     }
     return storeJobs(context, { command: "apply", target, jobs, isList: true });
@@ -77,18 +77,18 @@ export const apply: CliCommand = {
 
 type AppliedJobs = Awaited<ReturnType<typeof readJobFiles>>["jobs"];
 
-/** With the key of the command line, which makes it safe to apply a file again: a command that submits its children so finds
- *  them when it is run again. */
+/** With the key of the command line, which makes it safe to apply a file again: a command that submits its children like this
+ *  finds them in its next attempt. */
 function keyed(given: Arguments, jobs: AppliedJobs): AppliedJobs {
   const key = given.text("key");
   const [job] = jobs;
   if (key === undefined) return jobs;
   if (job === undefined || jobs.length > 1) {
-    throw usageError(`--key: there are ${jobs.length} jobs in these files, and a key is of one; apply them one by one`);
+    throw usageError(`--key requires files with one job, and these have ${jobs.length}; apply them one by one`);
   }
   const { entry, where } = job;
-  // A name is a key only where no other is given.
+  // The key of a name is only a default.
   if (entry.options?.key !== undefined && namedBy(job) === null)
-    throw usageError(`--key: ${where} has a key itself, ${show(entry.options.key)}`);
+    throw usageError(`--key: ${where} already has the key ${show(entry.options.key)}`);
   return [{ ...job, entry: { ...entry, options: { ...entry.options, ...checkedOptions(given, { key }) } } }];
 }

@@ -1,22 +1,22 @@
-/** `perdure artifacts`: the files that a job left, and one of them. */
+/** `perdure artifacts`: lists the files that a job produced, prints or saves one. */
 import { posix, resolve } from "node:path";
 import { type CliCommand, READING } from "../command.ts";
-import { CliError, EXIT, usageError } from "../exit.ts";
+import { CliError, EXIT, requirementError, usageError, valueError } from "../exit.ts";
 import { asReference, fullId } from "../jobs/job-reference.ts";
 import { copyOut, saveAs } from "../output/file-output.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 
 export const artifacts: CliCommand = {
   name: "artifacts",
-  summary: "List the files that a job left, or print or save one of them",
+  summary: "List, print or save the files that a job produced",
   usage: "perdure artifacts ID [NAME] [OPTIONS]",
   about:
-    "Of its winning run, or of the last one while there is no winner. NAME prints that file, " +
-    "as it is into a pipe or file, and with control characters escaped on a terminal.",
+    "The files are those of the attempt that succeeded, else of the last one. NAME prints that file; on a terminal with " +
+    "control characters escaped, into a pipe or file unchanged.",
   options: [
-    { name: "attempt", short: "a", type: "string", value: "N", help: "Of this run." },
+    { name: "attempt", short: "a", type: "string", value: "N", help: "The files of this attempt." },
     { name: "output", short: "o", type: "string", value: "FILE", help: "Save the file NAME as FILE." },
-    { name: "force", type: "boolean", help: "With --output: replace a file that is there already." },
+    { name: "force", type: "boolean", help: "With --output: replace an existing file." },
     ...TARGET,
     ...READING,
   ],
@@ -33,9 +33,9 @@ export const artifacts: CliCommand = {
     const short = asReference(word);
     const to = given.text("output");
     if (to !== undefined && name === undefined)
-      throw usageError("--output: name the file to save, as in ID NAME -o FILE");
-    if (to?.trim() === "") throw usageError("--output: give the name of a file");
-    if (given.flag("force") && to === undefined) throw usageError("--force: it goes with --output");
+      throw requirementError("--output", "the NAME of a file, as in `perdure artifacts ID NAME -o FILE`");
+    if (to?.trim() === "") throw valueError("--output", to, "the path of a file");
+    if (given.flag("force") && to === undefined) throw requirementError("--force", "--output");
     const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
     return withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
@@ -43,26 +43,26 @@ export const artifacts: CliCommand = {
       const outputs = await perdure.outputs(id);
       const attempt = wanted ?? (info.state === "succeeded" ? info.attempt : outputs.attempts.at(-1));
       if (attempt === undefined || !outputs.attempts.includes(attempt)) {
-        throw new CliError(EXIT.failed, `${id} left no files${wanted === undefined ? "" : ` in run ${wanted}`}`);
+        throw new CliError(EXIT.failed, `${id} has no files${wanted === undefined ? "" : ` of attempt ${wanted}`}`);
       }
       if (name !== undefined) {
         const path = posix.normalize(`artifacts/${name}`);
         const read = async () => {
           const stream = path.startsWith("artifacts/") ? await outputs.read(attempt, path) : null;
-          if (stream === null) throw new CliError(EXIT.failed, `run ${attempt} of ${id} left no file ${name}`);
+          if (stream === null) throw new CliError(EXIT.failed, `attempt ${attempt} of ${id} has no file ${name}`);
           return stream;
         };
         if (to === undefined) await copyOut(await read(), context);
         else {
           const size = await saveAs(read, { given: to, path: resolve(io.cwd, to) }, given.flag("force"));
           if (given.flag("json")) out.json({ id, attempt, name, file: to, size });
-          else out.note(`saved as ${to}, ${size} bytes`);
+          else out.note(`saved ${to} (${size} bytes)`);
         }
         return EXIT.done;
       }
       const { files, more } = await outputs.files(attempt);
       if (given.flag("json")) out.json({ id, attempt, files, more });
-      else if (files.length === 0 && more === 0) out.note(`run ${attempt} of ${id} left no files`);
+      else if (files.length === 0 && more === 0) out.note(`attempt ${attempt} of ${id} has no files`);
       else {
         const size = { head: "SIZE", side: "right" } as const;
         const columns = [{ head: "NAME" }, size, { head: "TYPE", flexible: true }, { head: "SHA-256", flexible: true }];
@@ -70,7 +70,7 @@ export const artifacts: CliCommand = {
           columns,
           files.map((file) => [file.name, String(file.size), file.mime, file.sha256]),
         );
-        if (more > 0) out.note(`not listed, as too many, links, or unreadable: ${more}`);
+        if (more > 0) out.note(`${more} more are not listed: links, unreadable files, or too many`);
       }
       return EXIT.done;
     });

@@ -1,4 +1,4 @@
-/** `perdure cancel`: ends jobs, at once if they wait, by their signal if they run. */
+/** `perdure cancel`: cancels jobs; a waiting one at once, a running one by its abort signal. */
 
 import type { Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -15,9 +15,9 @@ export const cancel: CliCommand = {
   summary: "Cancel jobs",
   usage: "perdure cancel ID… [OPTIONS]",
   about:
-    "A job that waits is cancelled at once, and so is one whose worker's session does not exist any more. One that runs is " +
-    "asked to stop, and is cancelled when it has: `perdure wait` waits for that. " +
-    "Exits with 1 if one of them could not be cancelled, or had already ended.",
+    "A job that waits is cancelled at once, and so is a running one whose worker's session no longer exists. Any other running " +
+    "job gets a cancel request, and is cancelled when its attempt has stopped: `perdure wait` waits for that. " +
+    "Exits with 1 if a job could not be cancelled, or had already ended.",
   options: [...TARGET, ...READING],
   examples: ["perdure cancel job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
@@ -26,7 +26,7 @@ export const cancel: CliCommand = {
   },
 };
 
-/** The library takes a cancel of an ended job for done, so that it can be repeated; a person is told that it had no effect. */
+/** In the library a cancel of an ended job is done, so that it can be repeated; a person wants to know that it had no effect. */
 async function cancelOne(perdure: Perdure, id: string): Promise<JobInfo> {
   const before = await nullIfForbidden(perdure.job(id).then((job) => job.get()));
   if (before !== null && isTerminal(before.state)) throw alreadyEnded(before);
@@ -39,5 +39,5 @@ async function cancelOne(perdure: Perdure, id: string): Promise<JobInfo> {
 function alreadyEnded({ id, state, reason, finishedAt }: JobInfo): PerdureError {
   const how = reason === null ? state : `${state} (${reason})`;
   const at = finishedAt === null ? "" : ` at ${showLocal(finishedAt)}`;
-  return new PerdureError("wrong_state", `${id}: it already ended: ${how}${at}; nothing was cancelled`);
+  return new PerdureError("wrong_state", `${id} already ended: ${how}${at}; nothing was cancelled`);
 }

@@ -63,7 +63,7 @@ describe("perdure completion", () => {
     }
   });
 
-  it("quotes what the tables say", () => {
+  it("quotes what is in the tables", () => {
     const odd = {
       ...config,
       name: "odd",
@@ -74,11 +74,11 @@ describe("perdure completion", () => {
     expect(completionScript("zsh", table)).toContain(`'--json[a \\[b\\]\\: it'\\''s \`x\`]'`);
     expect(completionScript("fish", table)).toContain("-d 'it\\'s $(x)'");
     expect(completionScript("bash", table)).not.toContain("$(x)");
-    // zsh is not at hand everywhere; its quoting is that of bash.
+    // zsh is not installed everywhere; its quoting is that of bash.
     execFileSync("bash", ["--norc", "-n"], { input: completionScript("bash", commands) });
   });
 
-  it("prints the script, and says which shells it knows", async () => {
+  it("prints the script, and lists the shells that it supports", async () => {
     const run = async (...args: string[]) => {
       const io = testIo();
       return {
@@ -89,6 +89,6 @@ describe("perdure completion", () => {
     };
     expect(await run("bash")).toMatchObject({ code: 0, out: expect.stringContaining("complete -o default"), err: "" });
     expect(await run("bsh")).toMatchObject({ code: 2, err: expect.stringContaining('Did you mean "bash"?') });
-    expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("which shell?") });
+    expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("no shell") });
   });
 });

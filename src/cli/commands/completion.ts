@@ -1,5 +1,5 @@
-/** `perdure completion`: scripts that make a shell complete commands and options, made from the same tables as the help. Names
- *  come from those tables alone; nothing of a user is ever put into a script. */
+/** `perdure completion`: shell completion scripts for commands and options, generated from the tables that the help uses.
+ *  They contain names of those tables only, never data of a user. */
 import { asOneOf } from "../../core/check.ts";
 import { type CliCommand, type CommandOption, HELP } from "../command.ts";
 import { KEYS } from "../config/settings.ts";
@@ -9,10 +9,10 @@ const SHELLS = ["bash", "zsh", "fish"] as const;
 const USAGE = "perdure completion bash|zsh|fish";
 export type Shell = (typeof SHELLS)[number];
 
-/** The command; it is given the list that it stands in itself. */
+/** The command. Its argument is the list of all commands, itself included. */
 export const completionOf = (list: readonly { load(): Promise<CliCommand> }[]): CliCommand => ({
   name: "completion",
-  summary: "Print a script that completes commands in your shell",
+  summary: "Print a completion script for your shell",
   usage: USAGE,
   options: [],
   examples: [
@@ -24,7 +24,7 @@ export const completionOf = (list: readonly { load(): Promise<CliCommand> }[]): 
   async run({ given, out }) {
     given.atMost(1);
     const [shell] = given.positionals;
-    if (shell === undefined) throw usageError(`which shell? Usage: ${USAGE}`);
+    if (shell === undefined) throw usageError(`no shell. Usage: ${USAGE}`);
     const commands = await Promise.all(list.map(({ load }) => load()));
     out.block(completionScript(asOneOf(shell, SHELLS, "shell"), commands));
     return EXIT.done;
@@ -35,7 +35,7 @@ export function completionScript(shell: Shell, commands: readonly CliCommand[]):
   return { bash, zsh, fish }[shell](commands);
 }
 
-/** What may stand where no option stands; files where nothing is known. */
+/** Completions for words that are not options; none: files. */
 function wordsOf({ name }: CliCommand): readonly string[] {
   if (name === "completion") return SHELLS;
   return name === "config" ? KEYS : [];
@@ -46,18 +46,18 @@ function optionsOf({ options }: CliCommand): readonly CommandOption[] {
 }
 
 /** `--limit`, and `-n` if it has one. */
-function spelt({ name, short }: CommandOption): string[] {
+function formsOf({ name, short }: CommandOption): string[] {
   return short === undefined ? [`--${name}`] : [`--${name}`, `-${short}`];
 }
 
-function taking(command: CliCommand): string[] {
+function optionsWithValue(command: CliCommand): string[] {
   return optionsOf(command)
     .filter(({ type }) => type === "string")
-    .flatMap(spelt);
+    .flatMap(formsOf);
 }
 
-/** The name of a command is the first word. Where a word is no option, and after an option with a value, bash completes
- *  files; so does it after the first word of somebody else's command line. */
+/** The first word is the command. Where a word is not an option, and after an option with a value, bash completes files; also
+ *  after the first word of another program's command line. */
 function bash(commands: readonly CliCommand[]): string {
   const names = [...commands.map(({ name }) => name), "help"].join(" ");
   const cases = commands.map((command) => {
@@ -66,7 +66,7 @@ function bash(commands: readonly CliCommand[]): string {
       options="${optionsOf(command)
         .map(({ name }) => `--${name}`)
         .join(" ")}"
-      valued="${taking(command).join(" ")}"
+      valued="${optionsWithValue(command).join(" ")}"
       words="${words}"
       ends="${command.endsAtFirstWord ? "yes" : ""}" ;;`;
   });
@@ -101,7 +101,7 @@ complete -o default -o bashdefault -F _perdure perdure`;
 }
 
 function zsh(commands: readonly CliCommand[]): string {
-  const listed = [...commands.map(({ name, summary }) => `${name}:${summary}`), "help:Tell more of a command"];
+  const listed = [...commands.map(({ name, summary }) => `${name}:${summary}`), "help:Show the help of a command"];
   const cases = commands.map((command) => {
     const specs = optionsOf(command).flatMap(zshOption);
     const words = wordsOf(command);
@@ -133,13 +133,13 @@ if [ "\${funcstack[1]}" = "_perdure" ]; then _perdure "$@"; else compdef _perdur
 function zshOption(option: CommandOption): string[] {
   const help = option.help.replaceAll(/[\\[\]:]/g, (char) => `\\${char}`);
   const value = option.type === "string" ? `:${(option.value ?? "VALUE").toLowerCase()}:_files` : "";
-  return spelt(option).map((name) => quote(`${option.multiple ? "*" : ""}${name}[${help}]${value}`));
+  return formsOf(option).map((name) => quote(`${option.multiple ? "*" : ""}${name}[${help}]${value}`));
 }
 
 function fish(commands: readonly CliCommand[]): string {
   const line = (parts: readonly string[]) => ["complete -c perdure", ...parts].join(" ");
   const top = "-n __fish_use_subcommand -f";
-  const lines = [...commands, { name: "help", summary: "Tell more of a command" }].map(({ name, summary }) =>
+  const lines = [...commands, { name: "help", summary: "Show the help of a command" }].map(({ name, summary }) =>
     line([top, "-a", name, "-d", fishQuote(summary)]),
   );
   for (const command of commands) {
@@ -155,7 +155,7 @@ function fish(commands: readonly CliCommand[]): string {
   return ["# Completion of perdure for fish", ...lines].join("\n");
 }
 
-/** For sh and its kin: nothing inside single quotes means anything. */
+/** For POSIX shells: no character inside single quotes is special. */
 function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -48,7 +48,7 @@ describe("perdure config", () => {
     expect(await run(["worker.name"])).toEqual({
       ...{ code: 1, stdout: "", stderr: "perdure config: worker.name is not set\n" },
     });
-    const unknown = 'perdure config: there is no setting "server.prot"; did you mean server.port?\n';
+    const unknown = 'perdure config: setting "server.prot" does not exist; did you mean server.port?\n';
     expect(await run(["server.prot"])).toEqual({ code: 2, stdout: "", stderr: unknown });
   });
 
@@ -67,12 +67,12 @@ describe("perdure config", () => {
     expect((await run(["attune.retri"])).stderr).toContain("did you mean attune.retry?");
   });
 
-  it("warns of variables that nobody reads", async () => {
+  it("warns of variables that are not settings", async () => {
     const { code, stderr } = await run(["server.port"], {
       ...{ PERDURE_PROT: "1", PERDURE_JOB_ID: "x", PERDURE_TEST_X: "1", PERDURE_CONFIG: "perdure.yaml", PATH: "/bin" },
     });
     expect(code).toBe(0);
-    expect(stderr).toBe("perdure config: PERDURE_PROT is no setting, and ignored; did you mean PERDURE_PORT?\n");
+    expect(stderr).toBe("perdure config: PERDURE_PROT is not a setting and is ignored; did you mean PERDURE_PORT?\n");
   });
 
   it("has help for all options", async () => {

@@ -1,4 +1,4 @@
-/** `perdure config`: the settings in force, and where each of them came from. Secrets are never shown. */
+/** `perdure config`: the settings in force and their sources. Secrets are never shown. */
 import type { PerdureClient } from "../../client/client.ts";
 import { nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
@@ -13,16 +13,16 @@ import { liveAddress, targetOf, withServer } from "../target/target.ts";
 
 export const config: CliCommand = {
   name: "config",
-  summary: "Show the settings in force, and where they came from",
+  summary: "Show the settings in force and their sources",
   usage: "perdure config [KEY|GROUP] [OPTIONS]",
   about:
-    "An option wins over the environment, the environment over the file, the file over the default. The file is perdure.yaml, " +
-    "perdure.yml or perdure.json in the working directory, or the one that --config or PERDURE_CONFIG names. Options of " +
-    "other commands are taken here too, to show what they would do. Where a server is running on the data, or is named, the " +
-    "settings that it was started with are shown as they are there, which takes an admin token; PROCESS says which those are.",
+    "Precedence: option, environment, settings file, default. The file is perdure.yaml, perdure.yml or perdure.json in the " +
+    "working directory, or the one that --config or PERDURE_CONFIG names. Options of other commands can be passed to see " +
+    "their effect. If a server is running on the data, or is named, its own settings are shown where they apply, which " +
+    "requires an admin token; PROCESS shows which those are.",
   options: [
     { name: "json", type: "boolean", help: "Print one JSON document, and nothing else, to stdout." },
-    { name: "local", type: "boolean", help: "Ask no server: show what a process started here would use." },
+    { name: "local", type: "boolean", help: "Use no server: show the settings of a process started here." },
     ...optionsFor(KEYS),
   ],
   examples: [
@@ -45,7 +45,7 @@ export const config: CliCommand = {
     if (theirs !== null && !given.flag("json") && shown.some(({ process }) => process === "server")) {
       const { host, pid, url } = theirs;
       out.note(
-        `PROCESS server is pid ${pid} on ${host}, at ${new URL(url).origin}; --local shows the settings here alone`,
+        `PROCESS server is pid ${pid} on ${host}, at ${new URL(url).origin}; --local shows only the settings here`,
       );
     }
     if (key !== null) return showOne(facts.of(key), { given, io, out });
@@ -65,7 +65,7 @@ interface ShownSettingFact extends SettingFact {
   readonly process: "server" | "here";
 }
 
-/** Of the server what it has, unless an option asks what a process with that option would do. */
+/** A setting of the server has precedence, unless an option here sets it. */
 class ShownSettings {
   readonly #own: Config;
   readonly #theirs: ReadonlyMap<string, SettingFact>;
@@ -83,7 +83,7 @@ class ShownSettings {
   }
 }
 
-/** Null without a server. One that does not answer is an error only where it was asked for by name. */
+/** Null without a server. One that does not answer is an error only if --server names it. */
 async function serverSettings(
   context: CommandContext,
   config: Config,
@@ -100,9 +100,7 @@ async function serverSettings(
     return { url, ...(await withServer(target, (perdure) => (perdure as PerdureClient).admin.settings())) };
   } catch (error) {
     if (isByOption("url")) throw error;
-    out.note(
-      `perdure config: the settings of the server cannot be read, so these are the ones here: ${(error as Error).message}`,
-    );
+    out.note(`perdure config: cannot read the settings of the server, showing those here: ${(error as Error).message}`);
     return null;
   }
 }
@@ -124,8 +122,8 @@ function keyOf(given: string | undefined): SettingKey | null {
   const found = KEYS.find((key) => key === given);
   if (found !== undefined) return found;
   const near = nearest(given, [...groups(), ...KEYS]);
-  const hint = near === null ? "`perdure config` lists them all" : `did you mean ${near}?`;
-  throw usageError(`there is no setting ${show(given)}; ${hint}`);
+  const hint = near === null ? "see `perdure config`" : `did you mean ${near}?`;
+  throw usageError(`setting ${show(given)} does not exist; ${hint}`);
 }
 
 function showOne(fact: ShownSettingFact, { given, out }: CommandContext): number {
@@ -144,16 +142,16 @@ function row({ key, value, source }: SettingFact): TextPiece[] {
   return [key, shown, source === "default" ? painted("dim", source) : source];
 }
 
-/** A list in the form in which an option takes it. */
+/** A list in the form that an option takes. */
 function textOf(value: NonNullable<SettingFact["value"]>): string {
   return typeof value === "object" ? value.join(",") : String(value);
 }
 
-/** Other programs may have variables of such names, so they are no mistake. */
+/** Not an error: other programs may use variables with such names. */
 export function unknownVariables(env: CommandContext["io"]["env"]): string[] {
   const names = Object.keys(env).filter((name) => name.startsWith("PERDURE_") && !isKnownVariable(name));
   return names.sort().map((name) => {
     const near = nearest(name, [...VARIABLES, "PERDURE_CONFIG"]);
-    return `${name} is no setting, and ignored${near === null ? "" : `; did you mean ${near}?`}`;
+    return `${name} is not a setting and is ignored${near === null ? "" : `; did you mean ${near}?`}`;
   });
 }

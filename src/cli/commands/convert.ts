@@ -1,5 +1,5 @@
-/** `perdure convert`: a file of another system as a job file of ours. Nothing is stored; a server is asked for its settings and
- *  nothing else. */
+/** `perdure convert`: prints a file of another system as a Perdure job file. Stores nothing; from a server it only reads the
+ *  settings. */
 
 import { dialectSettingsFor } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
@@ -15,17 +15,18 @@ const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPU
 
 export const convert: CliCommand = {
   name: "convert",
-  summary: "Turn a file of another system into a job file of Perdure",
+  summary: "Convert a file of another system to a Perdure job file",
   usage: "perdure convert -f FILE [-p KEY=VALUE…] [OPTIONS]",
   about:
-    "Prints a job file that `perdure submit -f` takes, for the same jobs that `perdure apply` would store. Defaults come from " +
-    "the settings of the server, if there is one, else from those here, and stand in the result. What cannot be expressed is named, in comments at its top and on stderr.",
+    "Prints a job file for `perdure submit -f`, with the jobs that `perdure apply` would store. Defaults of the settings, of " +
+    "the server if there is one, are written into the result. What cannot be expressed is listed in comments at the top and " +
+    "on stderr.",
   options: [
     {
       ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
       help: "A file, YAML or JSON; - reads standard input.",
     },
-    { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
+    { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value other than text." },
     { name: "dialect", type: "string", value: "NAME", help: `What the files are: ${KINDS.join(", ")}.` },
     { name: "json", type: "boolean", help: "Print JSON instead of YAML." },
     ...TARGET,
@@ -39,13 +40,13 @@ export const convert: CliCommand = {
     const { given, io, out } = context;
     given.atMost(0);
     const files = given.texts("file");
-    if (files.length === 0) throw usageError(`which file? Usage: ${convert.usage}`);
+    if (files.length === 0) throw usageError(`no file. Usage: ${convert.usage}`);
     const { jobs, notes } = await readJobFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
       settings: () => dialectSettingsFor(context, targetOf(context)),
     });
     for (const note of notes) out.note(`note: ${note}`);
-    if (jobs.length === 0) throw usageError(`${files.join(", ")}: there is no job in it`);
+    if (jobs.length === 0) throw usageError(`${files.join(", ")}: no job in it`);
     const converted = jobs.map(({ entry }) => toJobFile(entry));
     const file = converted.length === 1 ? converted[0] : { jobs: converted };
     if (given.flag("json")) out.json(file);

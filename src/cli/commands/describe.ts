@@ -25,7 +25,7 @@ import { jobFacts, printAttempts } from "./get.ts";
 
 export const describe: CliCommand = {
   name: "describe",
-  summary: "Describe a job with its attempts, children and events",
+  summary: "Show everything recorded about a job",
   usage: "perdure describe ID [OPTIONS]",
   options: [
     {
@@ -53,7 +53,9 @@ export const describe: CliCommand = {
       else if (describeOther === null) printOwn(out, page);
       else await describeOther(out, describedJob(out, page));
       if (parts.children?.more) {
-        out.note(`only ${page.children.length} children are shown, failed ones first; \`perdure tree ${id}\` has more`);
+        out.note(
+          `only ${page.children.length} children are shown, failed ones first; \`perdure tree ${id}\` shows more`,
+        );
       }
     });
     return EXIT.done;
@@ -68,7 +70,7 @@ interface DescribePage {
 }
 
 function ownJson({ parts: { job, events }, children, now }: DescribePage): object {
-  // From the events that are shown, and not asked for anew: the job may have gone on.
+  // From the events that are shown, not read again: the job may have changed.
   const { attempts } = explain({ events, now });
   return { job, attempts, children: children.map(shownChild), events };
 }
@@ -130,7 +132,7 @@ function delays(backoff: JobInfo["policy"]["backoff"]): string {
   }
 }
 
-/** Enough to tell what they are; `perdure get --json` has all of each. */
+/** Enough to recognise them; `perdure get --json` has all of each. */
 const ANNOTATION_LIMIT = 80;
 
 function annotationText(job: JobInfo): string {
@@ -145,7 +147,7 @@ function shownChild(child: JobInfo): Record<string, unknown> {
   return { ...what, state, reason, failure, usage, liveUsage, budgets };
 }
 
-/** A job that has no name but its kind is told from its siblings by its key, without the parent that stands before it. */
+/** A job without a name of its own is shown by its key, without the prefix of the parent, to distinguish it from its siblings. */
 function nameOf(job: JobInfo): string {
   const name = jobName(job);
   const key = shownKey(job);

@@ -1,4 +1,4 @@
-/** `perdure doctor`: looks for what is wrong, says what to do, and changes nothing. */
+/** `perdure doctor`: checks for problems and shows how to fix them; it changes nothing. */
 import { hostEnvironmentOf } from "../../embedded/open-engine.ts";
 import { Perdure } from "../../embedded/perdure.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
@@ -35,12 +35,11 @@ import { type ServerTarget, TARGET, type Target, targetOf } from "../target/targ
 
 export const doctor: CliCommand = {
   name: "doctor",
-  summary: "Look for what is wrong, and say what to do",
+  summary: "Check for problems and show how to fix them",
   usage: "perdure doctor [OPTIONS]",
   about:
-    "Looks at the settings, the server or the data, the database, the clocks, the disk, and at work that does not go on. It " +
-    "changes nothing. The file of an SQLite database is read whole. Exits with 1 if there is a problem; warnings and notes " +
-    "are none.",
+    "Checks the settings, the server or the data, the database, the clocks, the disk, and jobs that are stuck. Changes " +
+    "nothing. A SQLite file is read completely. Exits with 1 if there is a problem; warnings and notes do not count.",
   options: [...TARGET, ...READING],
   examples: ["perdure doctor", "perdure doctor --server https://perdure.example:4400 --json"],
 
@@ -85,7 +84,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   if (found instanceof Error) {
     const before = await findingsOf(first);
     const message = errorText(found);
-    // A mistake in the file of settings has been told.
+    // A mistake in the settings file has been reported.
     if (before.some((each) => each.message === message)) return before;
     return [...before, { check: "target", ...problem(message, null) }];
   }
@@ -102,7 +101,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   return [...before, ...after];
 }
 
-/** An error: there is no telling what the rest of the checks would be about. */
+/** An error if the target is not known: then there is nothing more to check. */
 function whereTo(context: CommandContext): { readonly place: Target; readonly dir: DataDir } | Error {
   try {
     const config = loadConfig(context, ["data"]);
@@ -117,15 +116,15 @@ function holdsSomething(dir: DataDir): boolean {
   try {
     return holdsData(dir);
   } catch {
-    return false; // the check of the directory tells why
+    return false; // the check of the directory reports why
   }
 }
 
 async function examineServer(target: ServerTarget): Promise<Finding[]> {
   await using client = await clientOf(target);
   const reach = await findingsOf([{ name: "server", run: () => checkReach(client, target.url) }]);
-  const isThere = reach.some(({ level }) => level === "ok");
-  const unless = (run: () => Promise<readonly CheckResult[]>) => (isThere ? ifAllowed(run) : async () => notReached);
+  const isReached = reach.some(({ level }) => level === "ok");
+  const unless = (run: () => Promise<readonly CheckResult[]>) => (isReached ? ifAllowed(run) : async () => notReached);
   const time = async () => (await client.admin.status()).now;
   const rest = await findingsOf([
     { name: "token", run: unless(() => checkToken(client)) },
@@ -138,11 +137,11 @@ async function examineServer(target: ServerTarget): Promise<Finding[]> {
 }
 
 async function examineStore(context: CommandContext, place: StoreTarget): Promise<Finding[]> {
-  if (place.isData && !holdsSomething(place.dir)) return []; // told of the directory
+  if (place.isData && !holdsSomething(place.dir)) return []; // reported by the check of the directory
   const { found, isCurrent } = await checkStore(place);
   const store = await findingsOf([{ name: "store", run: async () => found }]);
-  // To open it would bring it forward, or fail once more.
-  const skipped = [note("not looked at, as the store cannot be opened as it is")];
+  // Opening it would upgrade it, or fail again.
+  const skipped = [note("not checked: the store cannot be opened without an upgrade or a repair")];
   if (!isCurrent) return [...store, ...(await findingsOf([{ name: "work", run: async () => skipped }]))];
   return [...store, ...(await examineWork(context, place))];
 }
@@ -163,17 +162,17 @@ async function examineWork(
   }
 }
 
-/** `time` is that of whoever wrote the instants. */
+/** `time`: the clock that the stored instants are from. */
 function workChecks(perdure: WorkReader, time: () => Promise<number>): DoctorCheck[] {
-  const looked: WorkReader = {
+  const reader: WorkReader = {
     jobs: (filter) => perdure.jobs(filter),
     queues: (page) => perdure.queues(page),
     workers: (page) => perdure.workers(page),
     redriveMany: (filter, options) => perdure.redriveMany(filter, options),
   };
   return [
-    { name: "workers", run: async () => checkWorkers(looked, await time()) },
-    { name: "work", run: async () => checkQueues(looked, await time()) },
-    { name: "letters", run: () => checkDeadLetters(looked) },
+    { name: "workers", run: async () => checkWorkers(reader, await time()) },
+    { name: "work", run: async () => checkQueues(reader, await time()) },
+    { name: "letters", run: () => checkDeadLetters(reader) },
   ];
 }

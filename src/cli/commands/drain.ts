@@ -1,4 +1,4 @@
-/** `perdure drain`: asks workers to take no more jobs and to end when they have finished. */
+/** `perdure drain`: makes workers take no more jobs, and exit when their current ones are done. */
 
 import type { Perdure } from "../../core/api.ts";
 import { show } from "../../core/errors.ts";
@@ -11,30 +11,30 @@ import { untilInterrupted } from "../stop-signals.ts";
 import { eachWorker } from "../target/pages.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 
-/** Between looks: nobody is told when a worker ends. */
-const LOOK_EVERY_MS = 500;
+/** There is no notification of a worker's end, so it is polled. */
+const POLL_EVERY_MS = 500;
 
 export const drain: CliCommand = {
   name: "drain",
-  summary: "Ask workers to take no more jobs, and to end",
+  summary: "Stop workers when their current jobs are done",
   usage: "perdure drain SESSION|NAME… [OPTIONS]",
   about:
-    "A worker that is asked finishes what it runs and then ends; a service manager may start it anew. A name means all live " +
-    "workers of that name: see `perdure workers`.",
+    "A draining worker takes no more jobs, finishes those it runs, and exits; a service manager may start it again. A name " +
+    "means all live workers of that name: see `perdure workers`.",
   options: [{ name: "wait", short: "w", type: "boolean", help: "Wait until they have ended." }, ...TARGET, ...READING],
   examples: ["perdure drain worker-3 --wait"],
 
   async run(context) {
     const { given, out } = context;
     const named = [...new Set(given.positionals)];
-    if (named.length === 0) throw usageError(`which worker? Usage: ${drain.usage}`);
+    if (named.length === 0) throw usageError(`no worker. Usage: ${drain.usage}`);
     const isJson = given.flag("json");
     return withPerdure(context, async (perdure) => {
-      const { workers, gone } = await meant(named, perdure);
-      for (const word of gone) out.note(`${word} has ended already`);
+      const { workers, ended } = await findWorkers(named, perdure);
+      for (const word of ended) out.note(`${word} has already ended`);
       for (const { id, name } of workers) {
         await perdure.drain(id);
-        if (!isJson) out.line(`${id}  ${name}: asked to end`);
+        if (!isJson) out.line(`${id}  ${name}: draining`);
       }
       const code = given.flag("wait") ? await waitForEnds(context, perdure, workers) : EXIT.done;
       if (isJson)
@@ -48,12 +48,12 @@ type DrainedWorker = Pick<SessionRow, "id" | "name">;
 
 interface WorkersToDrain {
   readonly workers: readonly DrainedWorker[];
-  /** What was named and needs no asking. */
-  readonly gone: readonly string[];
+  /** Names and sessions that have ended already. */
+  readonly ended: readonly string[];
 }
 
-/** All are found before one is asked. A session has precedence over a worker that is named like it. */
-async function meant(named: readonly string[], perdure: Perdure): Promise<WorkersToDrain> {
+/** All are found before the first is drained. A session has precedence over a worker whose name is the same text. */
+async function findWorkers(named: readonly string[], perdure: Perdure): Promise<WorkersToDrain> {
   const found = { id: new Map<string, DrainedWorker[]>(), name: new Map<string, DrainedWorker[]>() };
   for await (const { id, name, endedAt } of eachWorker(perdure)) {
     for (const [by, word] of [["id", id] as const, ["name", name] as const]) {
@@ -63,34 +63,34 @@ async function meant(named: readonly string[], perdure: Perdure): Promise<Worker
     }
   }
   const workers = new Map<string, DrainedWorker>();
-  const gone: string[] = [];
+  const ended: string[] = [];
   for (const word of named) {
     const live = found.id.get(word) ?? found.name.get(word);
     if (live === undefined) {
-      throw new CliError(EXIT.failed, `the worker ${show(word)} is not there; see \`perdure workers --all\``);
+      throw new CliError(EXIT.failed, `worker ${show(word)} does not exist; see \`perdure workers --all\``);
     }
-    if (live.length === 0) gone.push(word);
+    if (live.length === 0) ended.push(word);
     for (const worker of live) workers.set(worker.id, worker);
   }
-  return { workers: [...workers.values()], gone };
+  return { workers: [...workers.values()], ended };
 }
 
-/** One that nobody hears of any more has ended, too: its server, or the next engine, writes that down. */
-function waitForEnds(context: CommandContext, perdure: Perdure, asked: readonly DrainedWorker[]): Promise<number> {
+/** A worker that exits without a report counts as ended when its lease expires: a server, or the next engine, records that. */
+function waitForEnds(context: CommandContext, perdure: Perdure, drained: readonly DrainedWorker[]): Promise<number> {
   return untilInterrupted(context, async (signal) => {
-    let left = asked.map(({ id }) => id);
+    let left = drained.map(({ id }) => id);
     while (!signal.aborted) {
       const live = await liveOf(perdure, left);
       for (const id of left) if (!live.has(id) && !context.given.flag("json")) context.out.line(`${id}  ended`);
       left = left.filter((id) => live.has(id));
       if (left.length === 0) return EXIT.done;
-      await sleep(systemClock, LOOK_EVERY_MS, { signal });
+      await sleep(systemClock, POLL_EVERY_MS, { signal });
     }
     return EXIT.failed;
   });
 }
 
-/** Those of them that have not ended; no worker after the last of them is read. */
+/** Those of them that have not ended. Reading stops when all are found. */
 async function liveOf(perdure: Perdure, ids: readonly string[]): Promise<ReadonlySet<string>> {
   const [wanted, live] = [new Set(ids), new Set<string>()];
   for await (const { id, endedAt } of eachWorker(perdure)) {

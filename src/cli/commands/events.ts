@@ -1,4 +1,4 @@
-/** `perdure events`: what happened, in order, to one job or to all, with what the engine did itself. */
+/** `perdure events`: the events of one job or of all, in order, with those of the engine itself. */
 
 import type { FeedOptions } from "../../core/api/events.ts";
 import type { Perdure } from "../../core/api.ts";
@@ -9,7 +9,7 @@ import { VIEWED_EVENTS } from "../../dialects/read-view.ts";
 import { EVENT_VIEW_NAMES, eventTable, eventView } from "../../dialects/registry.ts";
 import { viewParts } from "../apply/job-views.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { conflictError, EXIT, requirementError } from "../exit.ts";
 import { followEvents } from "../follow/follow-events.ts";
 import { followView } from "../follow/follow-view.ts";
 import { fullId } from "../jobs/job-reference.ts";
@@ -27,12 +27,12 @@ const MAX_LIMIT = 1_000_000;
 
 export const events: CliCommand = {
   name: "events",
-  summary: "List events, of one job or of all",
+  summary: "List events of one job or of all jobs",
   usage: "perdure events [ID] [OPTIONS]",
   options: [
     {
       ...{ name: "follow", short: "f", type: "boolean" },
-      help: "Show the last events, then new ones as they come. With an ID, until the job has ended.",
+      help: "Show the last events, then new ones as they come; with an ID, until the job has ended.",
     },
     { name: "newest", type: "boolean", help: "Newest first." },
     { name: "after", type: "string", value: "SEQ", help: "Only events after this number." },
@@ -50,7 +50,7 @@ export const events: CliCommand = {
       help: "On a server: events of all namespaces. Requires a token for all namespaces.",
     },
     ...TARGET,
-    { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
+    { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object per line." },
     ...READING.filter(({ name }) => name !== "json"),
   ],
   ...withDialectHelp("events", {
@@ -70,18 +70,18 @@ export const events: CliCommand = {
     const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
     if (given.flag("view")) return showView(context, id);
     const allNamespaces = given.flag("all-namespaces");
-    if (allNamespaces && id !== undefined) throw usageError("--all-namespaces cannot be used with an ID");
+    if (allNamespaces && id !== undefined) throw conflictError("--all-namespaces", "an ID");
     if (allNamespaces && given.flag("namespace")) {
-      throw usageError("--namespace and --all-namespaces cannot be used together");
+      throw conflictError("--namespace", "--all-namespaces");
     }
     const open = { allNamespaces };
     if (!given.flag("follow")) {
       return withPerdure(context, (perdure) => list(context, perdure, { id, after, before, limit }), open);
     }
     const other = ["newest", "before"].find((name) => given.flag(name));
-    if (other !== undefined) throw usageError(`--follow and --${other} cannot be used together`);
+    if (other !== undefined) throw conflictError("--follow", `--${other}`);
     if (after !== undefined && limit !== undefined) {
-      throw usageError("with --follow, --after and --limit cannot be used together");
+      throw conflictError("--after", "--limit", "with --follow, the first event is one or the other");
     }
     const last = limit ?? FOLLOW_LIMIT;
     return withPerdure(
@@ -102,10 +102,9 @@ async function showView(context: CommandContext, id: string | undefined): Promis
   const { given, out } = context;
   const name = given.text("view");
   const view = { json: eventView(name, "--view"), table: eventTable(name, "--view") };
-  if (id === undefined) throw usageError(`--view requires the ID of a job. Usage: ${events.usage}`);
+  if (id === undefined) throw requirementError("--view", "the ID of a job");
   const other = ["after", "before", "limit", "newest", "all-namespaces"].find((name) => given.flag(name));
-  if (other !== undefined)
-    throw usageError(`--view and --${other} cannot be used together: a view has all events of a job`);
+  if (other !== undefined) throw conflictError("--view", `--${other}`, "a view has all events of a job");
   return withPerdure(context, async (perdure) => {
     const whole = await fullId(perdure, id);
     if (given.flag("follow")) return followView(context, perdure, whole, view);
@@ -142,7 +141,7 @@ async function list(
     ...{ after, signal: out.gone },
     ...(before === undefined ? {} : { before }),
     ...(isNewest ? { order: "newest" } : {}),
-    // One more, to know whether there are others.
+    // One more, to know whether there are more.
     ...(limit === Number.POSITIVE_INFINITY ? {} : { limit: limit + 1 }),
   };
   // A job that does not exist is an error, not a job without events.
@@ -154,7 +153,8 @@ async function list(
     const count = await out.tables(EVENT_COLUMNS, rowsOf(part, id === undefined));
     if (count === 0) out.note(after === 0 ? "no events" : `no events after ${after}`);
   }
-  if (part.more) out.note(`there are more; continue with --${isNewest ? "before" : "after"} ${part.lastSeq}`);
+  if (part.more)
+    out.note(`there are more events; to continue, pass --${isNewest ? "before" : "after"} ${part.lastSeq}`);
   return EXIT.done;
 }
 
@@ -162,7 +162,7 @@ async function* rowsOf(part: EventListPart, withId: boolean): AsyncGenerator<Tex
   for await (const event of part.events()) yield eventCells(event, withId);
 }
 
-/** The first events of a feed, and whether there are others. */
+/** The first events of a feed, and whether there are more. */
 class EventListPart {
   more = false;
   lastSeq = 0;

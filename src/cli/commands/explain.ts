@@ -1,5 +1,5 @@
-/** `perdure explain`: why a job is where it is, from its stored history. Of a job whose policy is that of another system,
- *  each retry has the reason that this system gives it. */
+/** `perdure explain`: why a job has its state, from its stored history. For a job with the policy of another system, each
+ *  retry has the reason that this system gives it. */
 import type { Explanation } from "../../core/explain/explain.ts";
 import { retryReason } from "../../dialects/registry.ts";
 import { originOf } from "../../dialects/shared.ts";
@@ -11,7 +11,7 @@ import { TARGET, withPerdure } from "../target/target.ts";
 
 export const explain: CliCommand = {
   name: "explain",
-  summary: "Tell why a job ended as it did, or why it waits",
+  summary: "Show why a job ended, or why it is waiting",
   usage: "perdure explain ID [OPTIONS]",
   about:
     "From the job's stored history: what each attempt did, which rule decided and which part of it matched, and what comes next.",
@@ -21,18 +21,18 @@ export const explain: CliCommand = {
   async run(context) {
     const { given, out } = context;
     const short = given.jobId();
-    const [story, job] = await withPerdure(context, async (perdure) => {
+    const [explanation, job] = await withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
       return Promise.all([perdure.explain(id), perdure.job(id).then((handle) => handle.get())]);
     });
     const origin = originOf(job);
-    const retries = withReasons(story);
-    if (given.flag("json")) out.json({ ...story, retries, ...(origin === null ? {} : { resubmitOf: origin }) });
+    const retries = withReasons(explanation);
+    if (given.flag("json")) out.json({ ...explanation, retries, ...(origin === null ? {} : { resubmitOf: origin }) });
     else {
       const reasons = new Map(retries.map(({ line, reason }) => [line, reason]));
-      out.line(painted("bold", story.summary));
+      out.line(painted("bold", explanation.summary));
       if (origin !== null) out.line(`It is a resubmit of ${origin}.`);
-      for (const [i, line] of story.lines.entries()) {
+      for (const [i, line] of explanation.lines.entries()) {
         out.block(line);
         const reason = reasons.get(i) ?? null;
         if (reason !== null) out.block(`  Retry reason: ${reason}.`);
@@ -42,7 +42,7 @@ export const explain: CliCommand = {
   },
 };
 
-/** A server of an earlier version names no retries. */
+/** A server of an earlier version reports no retries. */
 function withReasons({ retries = [], preset = null }: Partial<Explanation>) {
   return retries.map((retry) => ({ ...retry, reason: retryReason(preset, retry) }));
 }

@@ -57,7 +57,7 @@ export const get: CliCommand = {
       const write = (value: unknown) => (format === "yaml" ? out.block(yamlText(value)) : out.json(value));
       if (view !== OWN_VIEW) return write(jobView(view, "--output")(await viewParts(perdure, id, showsChildren(view))));
       const job = await handle.get();
-      // Told from the events, unlike the rows of attempts: with the one that runs, and with the delays between them.
+      // From the events, unlike the rows of attempts: with the running one, and with the delays between them.
       const { attempts } = await handle.explain();
       if (format !== null) write({ ...job, attempts });
       else print(out, job, attempts, await bySession(perdure), await serverNow(perdure));
@@ -90,10 +90,10 @@ function print(
   }
 }
 
-/** The story of a job with very many runs leaves out those between the first and the last. */
+/** The explanation of a job with very many attempts leaves out those between the first and the last. */
 function noteLeftOut(out: Printer, attempts: ExplainedAttempts): void {
   const leftOut = (attempts.at(-1)?.attempt ?? 0) - attempts.length;
-  if (leftOut > 0) out.note(`${leftOut} attempts in between are left out; \`perdure events\` has all of them`);
+  if (leftOut > 0) out.note(`${leftOut} attempts in between are left out; \`perdure events\` lists all of them`);
 }
 
 export function printAttempts(out: Printer, attempts: ExplainedAttempts): void {
@@ -125,7 +125,7 @@ export function jobFacts(
     ["Labels", labels.join(", ")],
     ["Priority", String(job.priority)],
     ["Attempts", jobAttemptText(job)],
-    ["Chapter", job.chapter === 1 ? null : String(job.chapter)],
+    ["Redrives", job.chapter === 1 ? null : String(job.chapter - 1)],
     ["Timeout", span(job.timeoutMs)],
     ["Submitted", at(job.submittedAt)],
     ["Due", job.state === "queued" ? at(job.runAt) : null],
@@ -138,7 +138,7 @@ export function jobFacts(
 }
 
 const COLUMNS = [
-  { head: "RUN", side: "right" },
+  { head: "ATTEMPT", side: "right" },
   { head: "OUTCOME" },
   { head: "STARTED" },
   { head: "TOOK", side: "right" },
@@ -163,7 +163,7 @@ function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: Ex
   ];
 }
 
-/** How the process ended first: a long message may be cut. */
+/** The exit code or signal comes first: a long message may be cut. */
 function failureWithFacts(failure: NonNullable<ExplainedAttempts[number]["failure"]>): string {
   const { message, exitCode, signal, status } = failure;
   const facts: string[] = [];
@@ -173,11 +173,11 @@ function failureWithFacts(failure: NonNullable<ExplainedAttempts[number]["failur
   return [...facts, failureText(failure)].join(": ");
 }
 
-/** A screen or so of it; `--json` has the whole. */
+/** About a screen of it; `--json` has all of it. */
 const VALUE_LIMIT = 4_000;
 
 /** A text as it is, anything else as JSON. */
 function shownValue(value: unknown): string {
   const text = typeof value === "string" ? value : JSON.stringify(value, null, 2);
-  return text.length > VALUE_LIMIT ? `${storable(text, VALUE_LIMIT)}\n(cut; --json has the whole)` : text;
+  return text.length > VALUE_LIMIT ? `${storable(text, VALUE_LIMIT)}\n(cut; --json shows all of it)` : text;
 }

@@ -3,7 +3,7 @@
 import type { JobOutputs } from "../../core/api/outputs.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import type { CliCommand, CommandContext } from "../command.ts";
-import { CliError, EXIT, usageError } from "../exit.ts";
+import { CliError, conflictError, EXIT } from "../exit.ts";
 import { followLogs } from "../follow/follow-logs.ts";
 import { fullId } from "../jobs/job-reference.ts";
 import { copyOut } from "../output/file-output.ts";
@@ -15,17 +15,16 @@ export const logs: CliCommand = {
   usage: "perdure logs ID [OPTIONS]",
   about:
     "Prints stdout and then stderr of the last attempt of a command, as far as they were kept, or what a task logged with " +
-    "ctx.log; of a running attempt, the output so far. With --follow it prints new output as it comes, also of further " +
-    "attempts, until the job has ended. On a terminal control characters are escaped; a pipe or file gets the bytes as " +
-    "they are.",
+    "ctx.log; for a running attempt, the output so far. With --follow it prints new output as it comes, also of further " +
+    "attempts, until the job has ended. On a terminal control characters are escaped; a pipe or file gets the bytes unchanged.",
   options: [
     { name: "follow", short: "f", type: "boolean", help: "Print new output as it comes, until the job has ended." },
     { name: "attempt", short: "a", type: "string", value: "N", help: "The attempt to show. Default: the last." },
     { name: "stdout", type: "boolean", help: "Only stdout." },
     { name: "stderr", type: "boolean", help: "Only stderr." },
     ...TARGET,
-    { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object a line." },
-    { name: "verbose", short: "v", type: "boolean", help: "Show warnings of the engine on stderr." },
+    { name: "json", type: "boolean", help: "Print one JSON document; with --follow, one object per line." },
+    { name: "verbose", short: "v", type: "boolean", help: "Print warnings of the engine on stderr." },
   ],
   examples: [
     "perdure logs job_01m7gekg9zevv9a6xvvwmt1v8g --attempt 1",
@@ -36,7 +35,7 @@ export const logs: CliCommand = {
     const { given } = context;
     const short = given.jobId();
     const wanted = given.integer("attempt", { min: 1, max: 1_000_000_000 });
-    if (given.flag("stdout") && given.flag("stderr")) throw usageError("--stdout and --stderr cannot be used together");
+    if (given.flag("stdout") && given.flag("stderr")) throw conflictError("--stdout", "--stderr");
     const streams = (["stdout", "stderr"] as const).filter(
       (name) => !given.flag(name === "stdout" ? "stderr" : "stdout"),
     );
@@ -69,7 +68,7 @@ export const logs: CliCommand = {
   },
 };
 
-/** The running attempt, or the last that left something: one that was handed back before it started left nothing. */
+/** The running attempt, or the last with output: one that was released before it started has none. */
 function lastOf({ state, attempt }: JobInfo, outputs: JobOutputs): number {
   return state === "running" ? attempt : (outputs.attempts.at(-1) ?? attempt);
 }
@@ -83,7 +82,7 @@ async function* logOf(outputs: JobOutputs, attempt: number): AsyncGenerator<Uint
   }
 }
 
-/** Behind a line without an end. */
+/** On a new line, after output that did not end with one. */
 async function* onNewLine(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
   let isFirst = true;
   for await (const chunk of bytes) {
@@ -93,10 +92,10 @@ async function* onNewLine(bytes: AsyncIterable<Uint8Array>): AsyncGenerator<Uint
   }
 }
 
-/** Bytes of each text of a JSON document, which is made as a whole. */
+/** Limit for each text of the JSON document, which is built in memory. */
 const MAX_TEXT = 33_554_432;
 
-/** All of it, or the end of what is too long for one document. */
+/** All of it, or its end if it is over the limit. */
 async function end(
   name: string,
   bytes: AsyncIterable<Uint8Array> | null,
@@ -115,6 +114,6 @@ async function end(
       leftOut += first.byteLength;
     }
   }
-  if (leftOut > 0) out.note(`${name}: the first ${leftOut} bytes are left out; without --json all of it is printed`);
+  if (leftOut > 0) out.note(`${name}: the first ${leftOut} bytes are left out; all of it is printed without --json`);
   return Buffer.concat(chunks).toString("utf8");
 }

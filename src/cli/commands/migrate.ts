@@ -1,11 +1,11 @@
-/** `perdure migrate`: brings the tables of a store to this version. Opening a store does that, too; this is for those who want
- *  to choose the moment, and to know beforehand. */
+/** `perdure migrate`: upgrades the tables of a store to this version. Opening a store does that too; this command allows
+ *  choosing the moment, and a dry run. */
 import { systemClock } from "../../lib/system-clock.ts";
 import { isPostgres, schemaVersion } from "../../store/open.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { loadConfig, optionsFor } from "../config/config.ts";
 import type { SettingKey } from "../config/settings.ts";
-import { CliError, EXIT, usageError } from "../exit.ts";
+import { CliError, conflictError, EXIT } from "../exit.ts";
 import { dataAt, holdsData, noData } from "../target/data-directory.ts";
 import { preparedStore } from "../target/open-store.ts";
 import { liveServer } from "../target/server-notes.ts";
@@ -16,13 +16,13 @@ const KEYS = ["data", "db", "schema"] as const satisfies readonly SettingKey[];
 
 export const migrate: CliCommand = {
   name: "migrate",
-  summary: "Bring the schema of a database to this version",
+  summary: "Upgrade the schema of a database to this version",
   usage: "perdure migrate [--db URL | --data DIR] [OPTIONS]",
   about:
     "Make a backup and stop the servers of older versions first: they cannot use a newer schema. A database that is newer " +
     "than this program is refused and not changed.",
   options: [
-    { name: "dry-run", type: "boolean", help: "Only say what would be done." },
+    { name: "dry-run", type: "boolean", help: "Only show what would be done." },
     ...optionsFor(KEYS),
     ...READING,
   ],
@@ -41,10 +41,9 @@ export const migrate: CliCommand = {
       await preparedStore(url, schema);
     }
     if (given.flag("json")) out.json({ store: shown, from, to, changed: !isDone && !isDry });
-    else if (isDone) out.line(`${shown} has schema ${to}: there is nothing to do`);
-    else if (from === 0)
-      out.line(`${shown} ${isDry ? "has no tables yet: it would get" : "is new: it got"} schema ${to}`);
-    else out.line(`${shown} ${isDry ? "would be" : "was"} brought from schema ${from} to ${to}`);
+    else if (isDone) out.line(`${shown} is up to date: schema ${to}`);
+    else if (from === 0) out.line(`${shown} has no tables yet: schema ${to} ${isDry ? "would be" : "was"} created`);
+    else out.line(`${shown} ${isDry ? "would be" : "was"} upgraded from schema ${from} to ${to}`);
     return EXIT.done;
   },
 };
@@ -53,7 +52,7 @@ function storeOf(context: CommandContext): StoreTarget {
   const { given, io } = context;
   const config = loadConfig({ given, io }, KEYS);
   const isByOption = (key: SettingKey) => config.sourceOf(key).startsWith("--");
-  if (isByOption("db") && isByOption("data")) throw usageError("--db and --data cannot be used together");
+  if (isByOption("db") && isByOption("data")) throw conflictError("--db", "--data");
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   const db = config.text("db");
   if (db !== undefined && !isByOption("data")) {
@@ -65,7 +64,7 @@ function storeOf(context: CommandContext): StoreTarget {
   return dataTarget(dir, "");
 }
 
-/** It was started with the schema that is there now, and knows no other. */
+/** A running server works only with the schema that it was started with. */
 function refuseServed({ url, dir, isData }: StoreTarget): void {
   const live = isData && !isPostgres(url) ? liveServer(dir.path) : null;
   if (live === null) return;

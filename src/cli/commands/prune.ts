@@ -1,4 +1,4 @@
-/** `perdure prune`: deletes now what the server, or the next engine, would delete by itself. */
+/** `perdure prune`: deletes now what the server, or the next engine, would delete later. */
 
 import { thisUser } from "../../embedded/options.ts";
 import { type CliCommand, READING } from "../command.ts";
@@ -10,11 +10,11 @@ import { TARGET, targetOf, withServer } from "../target/target.ts";
 
 export const prune: CliCommand = {
   name: "prune",
-  summary: "Delete now what is past its retention",
+  summary: "Delete jobs whose retention has expired",
   usage: "perdure prune [OPTIONS]",
   about:
-    "A server keeps jobs as its own settings say. Without one, those of the file of settings and of the environment count: " +
-    "server.retention.succeeded, .failed and .cancelled; see `perdure config`.",
+    "A server does this by itself, about once a minute. Through a server, its own settings apply; without one, those of the " +
+    "settings file and the environment: server.retention.succeeded, .failed and .cancelled. See `perdure config`.",
   options: [...TARGET, ...READING],
   examples: ["perdure prune", "PERDURE_RETENTION_SUCCEEDED=1d perdure prune --data ./.perdure"],
 

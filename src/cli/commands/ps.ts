@@ -1,9 +1,9 @@
-/** `perdure ps`: jobs, newest first, a page at a time. */
+/** `perdure ps`: lists jobs, newest first, a page at a time. */
 
 import { jobName } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { conflictError, EXIT, usageError } from "../exit.ts";
 import { watchTable } from "../follow/watch-table.ts";
 import { JobListing, LIST_OPTIONS, readPages, withWholeIds } from "../jobs/job-list.ts";
 import { bySession, commandLine, failureLine, type KnownWorker, shortIds, stateWords } from "../output/job-text.ts";
@@ -18,13 +18,13 @@ export const ps: CliCommand = {
   summary: "List jobs, newest first",
   usage: "perdure ps [OPTIONS]",
   about:
-    "On a terminal ids are shortened, and every command takes them so; names and failures are cut to the width. Into a pipe " +
-    "or file, and with --wide, everything is whole. A search by a pattern or a reason checks a part of the jobs at a time and " +
-    "reports where to go on.",
+    "On a terminal ids are shortened, and every command accepts them like that; names and failures are cut to the width. In a " +
+    "pipe or file, and with --wide, nothing is cut. A search by a pattern or a reason checks a part of the jobs at a time and " +
+    "prints the cursor to continue from.",
   options: [
     ...LIST_OPTIONS,
-    { name: "wide", type: "boolean", help: "Everything in full, with kind, queue, key, command and failure." },
-    { name: "watch", short: "w", type: "boolean", help: "On a terminal: show it anew each second, until Ctrl-C." },
+    { name: "wide", type: "boolean", help: "Show everything in full, with kind, queue, key, command and failure." },
+    { name: "watch", short: "w", type: "boolean", help: "On a terminal: refresh each second, until Ctrl-C." },
     ...TARGET,
     ...READING,
   ],
@@ -38,8 +38,8 @@ export const ps: CliCommand = {
   async run(context) {
     const { given } = context;
     given.atMost(0);
-    if (given.flag("json") && given.flag("wide")) throw usageError("--json and --wide cannot be used together");
-    readPages(given, Date.now()); // what is wrong with the options is said before anything is opened
+    if (given.flag("json") && given.flag("wide")) throw conflictError("--json", "--wide");
+    readPages(given, Date.now()); // a mistake in the options is reported before anything is opened
     return given.flag("watch") ? watch(context) : list(context);
   },
 };
@@ -56,22 +56,22 @@ async function list(context: CommandContext): Promise<number> {
       for await (const job of listed.jobs()) lines.push(lineOf(job, now, workers));
       const shown = shownIn(context);
       if (lines.length > 0) out.table(shown.columns, rowsOf(lines, shown), given.flag("wide"));
-      else out.note(listed.isShort ? "no matching job so far" : "no matching jobs");
+      else out.note(listed.isShort ? "no matching jobs so far" : "no matching jobs");
     }
     if (listed.next !== null) {
-      const why = listed.isShort ? "not all jobs were checked" : "there are more";
-      out.note(`${why}: repeat it with --cursor ${listed.next} for the next, or with --all`);
+      const why = listed.isShort ? "not all jobs were checked" : "there are more jobs";
+      out.note(`${why}; to continue, pass --cursor ${listed.next}; to list all, pass --all`);
     }
   });
   return EXIT.done;
 }
 
-/** Times ago move with the table. */
+/** Ages are computed again at each refresh. */
 function watch(context: CommandContext): Promise<number> {
   const { given, io } = context;
-  if (!io.isTTY) throw usageError("--watch: it needs a terminal; into a pipe or file, use `perdure events --follow`");
+  if (!io.isTTY) throw usageError("--watch requires a terminal; for a pipe or file use `perdure events --follow`");
   const other = ["json", "all", "cursor", "wide"].find((name) => given.flag(name));
-  if (other !== undefined) throw usageError(`--watch and --${other} cannot be used together`);
+  if (other !== undefined) throw conflictError("--watch", `--${other}`);
   const shown = shownIn(context);
   return withPerdure(context, (perdure) =>
     watchTable(context, shown.columns, async () => {
@@ -85,7 +85,7 @@ function watch(context: CommandContext): Promise<number> {
   );
 }
 
-/** What may be shown of a job. All of it is one line; a payload, which may be large, is not kept. */
+/** The cells of a job. Each is one line; a payload, which may be large, is not kept. */
 interface JobTableLine {
   readonly id: string;
   readonly cells: Readonly<Record<Exclude<JobTableHead, "ID">, TextPiece>>;
@@ -110,8 +110,8 @@ const COLUMNS = {
 
 const USUAL: readonly JobTableHead[] = ["ID", "NAME", "STATE", "ATTEMPT", "AGE"];
 const DEAD: readonly JobTableHead[] = ["ID", "NAME", "REASON", "AGE", "FAILURE"];
-/** With a parent, each child's failure is shown, so that nobody has to ask for each. */
-const FAMILY: readonly JobTableHead[] = [...USUAL, "FAILURE"];
+/** With --parent, the failure of each child is shown too. */
+const CHILDREN: readonly JobTableHead[] = [...USUAL, "FAILURE"];
 const WIDE: readonly JobTableHead[] = [
   ...(["ID", "NAME", "KIND", "QUEUE", "STATE", "ATTEMPT", "AGE", "SUBMITTED", "KEY", "COMMAND", "FAILURE"] as const),
 ];
@@ -119,13 +119,13 @@ const WIDE: readonly JobTableHead[] = [
 interface JobTableLayout {
   readonly heads: readonly JobTableHead[];
   readonly columns: readonly Column[];
-  /** Cut what has no end, and shorten ids. */
+  /** Shorten ids. */
   readonly isShort: boolean;
 }
 
 function shownIn({ given, io }: CommandContext): JobTableLayout {
   const isWide = given.flag("wide");
-  const usual = given.flag("parent") ? FAMILY : USUAL;
+  const usual = given.flag("parent") ? CHILDREN : USUAL;
   const heads = isWide ? WIDE : given.flag("dead") || given.flag("reason") ? DEAD : usual;
   return { heads, columns: heads.map((head) => COLUMNS[head]), isShort: !isWide && io.columns !== undefined };
 }

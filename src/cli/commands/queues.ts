@@ -1,11 +1,12 @@
-/** `perdure queues`: what waits where, and queues that are to stand still for a while. */
+/** `perdure queues`: lists queues, pauses and resumes them. */
 
 import type { Perdure } from "../../core/api.ts";
 import { nearest } from "../../core/check.ts";
 import type { QueueCounts } from "../../core/job/views.ts";
 import { isName } from "../../core/names.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT, usageError, valueError } from "../exit.ts";
+import { NAME_RULE } from "../input/shared-options.ts";
 import { showSince } from "../output/print.ts";
 import { painted, type TextPiece } from "../output/terminal-text.ts";
 import { eachQueue, eachWorker } from "../target/pages.ts";
@@ -14,9 +15,9 @@ import { TARGET, withPerdure } from "../target/target.ts";
 
 export const queues: CliCommand = {
   name: "queues",
-  summary: "Show queues with their counts; pause or resume one",
+  summary: "List queues and their counts; pause or resume queues",
   usage: "perdure queues [pause NAME… | resume NAME…] [OPTIONS]",
-  about: "Jobs of a paused queue are not started; those that run go on.",
+  about: "Jobs of a paused queue are not started; running ones continue.",
   options: [...TARGET, ...READING],
   examples: ["perdure queues", "perdure queues pause mail", "perdure queues resume mail"],
 
@@ -37,10 +38,9 @@ export const queues: CliCommand = {
 
 async function change(context: CommandContext, word: "pause" | "resume", names: readonly string[]): Promise<number> {
   const { given, out } = context;
-  if (names.length === 0) throw usageError(`which queue? Usage: perdure queues ${word} NAME…`);
-  if (names.some((name) => !isName(name))) {
-    throw usageError("names of queues have 1 to 200 characters, none of them control characters");
-  }
+  if (names.length === 0) throw usageError(`no queue. Usage: perdure queues ${word} NAME…`);
+  const wrong = names.find((name) => !isName(name));
+  if (wrong !== undefined) throw valueError("NAME", wrong, NAME_RULE);
   const done: ChangedQueue[] = [];
   await withPerdure(context, async (perdure) => {
     for (const [name, known] of await knownOf(perdure, names)) {
@@ -61,16 +61,16 @@ interface ChangedQueue {
   readonly warning?: string;
 }
 
-/** What is known of a name before it is changed. */
+/** What is known about a queue name before the change. */
 interface KnownQueueName {
-  /** Undefined: no such queue exists. */
+  /** Undefined: the queue does not exist. */
   wasPaused: boolean | undefined;
-  /** The queue whose name is most like it. */
+  /** The queue with the most similar name. */
   near: string | null;
 }
 
-/** A queue exists if it has or had jobs, is paused, or a worker that lives names it. Queues and workers are read a page at a time,
- *  and no longer than until all names are found. */
+/** A queue exists if it has or had jobs, is paused, or a live worker names it. Queues and workers are read a page at a time,
+ *  until all names are found. */
 async function knownOf(perdure: Perdure, names: readonly string[]): Promise<ReadonlyMap<string, KnownQueueName>> {
   const known = new Map(names.map((name): [string, KnownQueueName] => [name, { wasPaused: undefined, near: null }]));
   const missing = new Set(names);
@@ -92,13 +92,13 @@ async function knownOf(perdure: Perdure, names: readonly string[]): Promise<Read
   return known;
 }
 
-/** What may not be as it was meant: a misspelt name pauses a queue that no job is in. */
+/** A possible mistake: a misspelt name pauses a queue that has no jobs. */
 function warningOf(word: "pause" | "resume", { wasPaused, near }: KnownQueueName): string | null {
   if (wasPaused !== undefined) return word === "resume" && !wasPaused ? "it was not paused" : null;
   const meant = near === null ? "" : `; did you mean ${near}?`;
   return word === "pause"
-    ? `no such queue exists; jobs submitted to it later will wait${meant}`
-    : `no such queue exists${meant}`;
+    ? `queue does not exist yet; jobs submitted to it will wait${meant}`
+    : `queue does not exist${meant}`;
 }
 
 async function list(context: CommandContext): Promise<number> {
@@ -109,7 +109,7 @@ async function list(context: CommandContext): Promise<number> {
       for await (const queue of eachQueue(perdure)) yield row(queue, now);
     }
     if (given.flag("json")) await out.jsonList(eachQueue(perdure));
-    else if ((await out.tables(COLUMNS, rows())) === 0) out.note("there is no queue yet");
+    else if ((await out.tables(COLUMNS, rows())) === 0) out.note("no queues");
     return EXIT.done;
   });
 }

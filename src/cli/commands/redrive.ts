@@ -7,7 +7,7 @@ import { ConfigError, show } from "../../core/errors.ts";
 import { FILTER_RULES, type JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { RedriveChanges } from "../../core/job/redrive.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { conflictError, EXIT, requirementError, usageError, valueError } from "../exit.ts";
 import { asInstant } from "../input/job-options.ts";
 import { forEach, givenIds } from "../jobs/for-each-job.ts";
 import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts";
@@ -60,16 +60,16 @@ export const redrive: CliCommand = {
     const { given } = context;
     const changes = redriveChangesOf(given);
     const isFiltered = given.flag("filter");
-    if (isFiltered && given.positionals.length > 0) throw usageError("ids and --filter cannot be used together");
-    if (isFiltered) return redriveFitting(context, changes);
+    if (isFiltered && given.positionals.length > 0) throw conflictError("ids", "--filter");
+    if (isFiltered) return redriveMatching(context, changes);
     for (const name of ["dry-run", "limit"]) {
-      if (given.flag(name)) throw usageError(`--${name} requires --filter`);
+      if (given.flag(name)) throw requirementError(`--${name}`, "--filter");
     }
     return forEach(context, givenIds(given, redrive), (perdure, id) => perdure.redrive(id, changes));
   },
 };
 
-async function redriveFitting(context: CommandContext, changes: RedriveChanges): Promise<number> {
+async function redriveMatching(context: CommandContext, changes: RedriveChanges): Promise<number> {
   const { given, out } = context;
   filterOf(given.texts("filter"), Date.now()); // mistakes are reported before anything is opened
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
@@ -104,7 +104,7 @@ function skippedLines(skipped: readonly SkippedJob[], dryRun: boolean): string[]
     return `${many(list.length)} (${ids.join(", ")}${rest})`;
   };
   const lines: string[] = [];
-  if (spent.length > 0) lines.push(`${verb}: ${named(spent)} with nothing left in a budget; grant more with --budget`);
+  if (spent.length > 0) lines.push(`${verb}: ${named(spent)} with a used-up budget; grant more with --budget`);
   if (others.length > 0) lines.push(`${verb}: ${named(others)}; ${(others[0] as SkippedJob).message}`);
   return lines;
 }
@@ -113,18 +113,18 @@ function many(count: number): string {
   return `${count} ${count === 1 ? "job" : "jobs"}`;
 }
 
-/** `now` is what a time ago counts from. */
+/** `now`: the instant that `2h` is subtracted from. */
 export function filterOf(texts: readonly string[], now: number): JobsFilter {
   const filter: JobsFilter = {};
   const seen = new Set<string>();
-  // A comma inside a value stays, unless a word follows it.
+  // A comma inside a value stays, unless a field follows it.
   for (const part of texts.flatMap((text) => text.split(/,(?=\s*[A-Za-z]+=)/))) {
     const [, word = "", value = ""] = /^\s*([A-Za-z]+)=(.*)$/s.exec(part) ?? [];
     const known = FILTER_WORDS.find((each) => each.word === word);
     if (known === undefined) throw unknownWord(part, word);
-    if (seen.has(word)) throw usageError(`--filter: ${word} is given twice`);
+    if (seen.has(word)) throw usageError(`--filter: ${word} can be used only once`);
     seen.add(word);
-    if (value.trim() === "") throw usageError(`--filter: ${word} has no value; write ${word}=…`);
+    if (value.trim() === "") throw usageError(`--filter: ${word} requires a value: ${word}=…`);
     const read = readWord(known, value, now);
     if (read !== undefined) Object.assign(filter, { [known.field]: read });
   }
@@ -144,7 +144,7 @@ function readWord({ word, form }: (typeof FILTER_WORDS)[number], value: string, 
 
 function unknownWord(part: string, word: string): Error {
   const near = word === "" ? null : nearest(word, WORDS);
-  const hint = near === null ? `words are ${WORDS.join(", ")}` : `did you mean ${near}?`;
+  const hint = near === null ? `fields are ${WORDS.join(", ")}` : `did you mean ${near}?`;
   return usageError(`--filter: got ${show(part)}; ${hint}`);
 }
 
@@ -154,7 +154,7 @@ function instantOf(text: string, word: string, now: number): number {
     return asInstant(text.trim(), word);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const allowed = "must be a time ago such as 2h or 7d, or an instant with its zone such as 2026-11-16T09:00:00Z";
-    throw usageError(`--filter: ${word}: got ${show(text)}; ${allowed}`);
+    const allowed = "a time ago such as 2h or 7d, or an instant with its zone such as 2026-11-16T09:00:00Z";
+    throw valueError(`--filter: ${word}`, text, allowed);
   }
 }

@@ -1,4 +1,4 @@
-/** `perdure resubmit`: a new job like another, with another prompt, model, role or command, or with other limits. */
+/** `perdure resubmit`: a copy of a job, with another prompt, model, role or command, or with other limits. */
 
 import type { Perdure } from "../../core/api.ts";
 import { show } from "../../core/errors.ts";
@@ -16,20 +16,21 @@ import { TARGET, targetOf, withPerdure } from "../target/target.ts";
 
 export const resubmit: CliCommand = {
   name: "resubmit",
-  summary: "Submit a job like another, with other words or another command",
+  summary: "Submit a copy of a job, with changes",
   usage: "perdure resubmit ID [OPTIONS] [-- COMMAND [ARGS…]]",
   about:
-    "Prints the id of the new job. It has the same input, policy, queue, labels, tags, timeout and annotations but for what " +
-    "is changed, and the same parent while that has not ended. A budget of its own starts from zero; one above it goes on. To run the same job again, use `perdure redrive`. " +
-    "With --role, retry, budget, model, tier and timeout that came from the role before are replaced by those of the new one; what the " +
-    "task itself gave stays. The new job names the one it was made from; `perdure ps --resubmit-of ID` lists such jobs.",
+    "Prints the id of the new job. Except for what is changed, it has the same input, policy, queue, labels, tags, timeout and " +
+    "annotations, and the same parent unless that has ended. Its own budget starts from zero; a budget of a parent is shared " +
+    "as before. With --role, retry, budget, model, tier and timeout of the previous role are replaced by those of the new " +
+    "one; what the task itself set stays. `perdure ps --resubmit-of ID` lists the copies of a job. To run the same job again, " +
+    "use `perdure redrive`.",
   options: [
     ...RESUBMIT.options,
     {
       name: "key",
       type: "string",
       value: "KEY",
-      help: "At most one job per key: the same call again finds the first.",
+      help: "At most one job has this key; the same command again finds that job.",
     },
     ...CHANGE_OPTIONS,
     ...TARGET,
@@ -62,19 +63,19 @@ export const resubmit: CliCommand = {
     } else out.line(job.id);
     if (job.created) for (const note of copier.notes(before, after)) out.note(note);
     for (const line of budgetNotes(before, after)) out.note(line);
-    if (formerParent !== null) out.note(`its parent ${formerParent} has ended: the new job has none`);
-    if (!job.created) out.note(`${job.id} already exists; the key ${key} names it`);
+    if (formerParent !== null) out.note(`the parent ${formerParent} has ended: the new job has no parent`);
+    if (!job.created) out.note(`${job.id} already exists for key ${key}`);
     return EXIT.done;
   },
 };
 
-/** The bytes of its standard input are stored under the id of the job before. */
+/** The bytes of piped input are stored under the id of the original job. */
 async function refusePiped(perdure: Perdure, id: string): Promise<void> {
   const { kind, payload } = await (await perdure.job(id)).get();
   if (kind !== exec.kind || (payload as Partial<ExecInput> | null)?.stdinFile === undefined) return;
   throw usageError(
-    `${id} has piped input, which belongs to that job alone; to run it again with the same input use \`perdure redrive ${id}\`, ` +
-      "for another command pipe the input into `perdure run` or `perdure submit --stdin` again",
+    `${id} has piped input, which is stored for that job only: use \`perdure redrive ${id}\` to run it again with the same ` +
+      "input, or pipe the input into `perdure run` or `perdure submit --stdin` again",
   );
 }
 

@@ -1,16 +1,25 @@
-/** `perdure run`: the shortest way to make a command reliable. */
+/** `perdure run`: runs one command with retries, here or on a server. */
 import { isAbsolute, resolve } from "node:path";
 import { toMs } from "../../core/duration.ts";
-import { ConfigError, show } from "../../core/errors.ts";
+import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
 import { isName, MAX_KEY } from "../../core/names.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
 import type { CliCommand, CommandContext } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, requirementError, usageError, valueError } from "../exit.ts";
 import { NO_STDIN, pipedInput, STDIN } from "../input/piped-input.ts";
-import { ENV, envOf, givenPolicyOf, POLICY_OPTIONS, policyOf, timeOf } from "../input/shared-options.ts";
+import {
+  ENV,
+  envOf,
+  givenPolicyOf,
+  KEY_RULE,
+  NAME_RULE,
+  POLICY_OPTIONS,
+  policyOf,
+  timeOf,
+} from "../input/shared-options.ts";
 import { DEFAULT_QUEUE, runJob } from "../run/run-job.ts";
 import { isThisMachine, TARGET, type Target, targetOf } from "../target/target.ts";
 
@@ -20,8 +29,8 @@ export const run: CliCommand = {
   usage: "perdure run [OPTIONS] -- COMMAND [ARGS…]",
   endsAtFirstWord: true,
   about:
-    "Submits the command as a job and retries it as the options say. It runs here, or on the workers of a server, if one " +
-    "serves this data or --server names one. Its output is shown as it comes, with one line per attempt on stderr. " +
+    "Submits the command as a job and retries it by the options. It runs here, or on the workers of a server if one is " +
+    "running on this data or --server names one. Its output is shown as it comes, with one line per attempt on stderr. " +
     "Standard input that is piped is stored with the job, up to 64 MiB, and each attempt reads it from the start. Exits " +
     "with the command's last exit code; 124 after a timeout, 125 if its attempts were lost, 126 or 127 if it could not be " +
     "started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options. On a server the job keeps running when " +
@@ -29,12 +38,17 @@ export const run: CliCommand = {
   options: [
     ...POLICY_OPTIONS,
     { name: "timeout", type: "string", value: "TIME", help: "End an attempt that takes longer: 30s, 5m." },
-    { name: "name", type: "string", value: "NAME", help: "The name shown in lists. Default: made from the command." },
+    {
+      name: "name",
+      type: "string",
+      value: "NAME",
+      help: "The name shown in lists. Default: derived from the command.",
+    },
     {
       name: "key",
       type: "string",
       value: "KEY",
-      help: "Names the job: run again with it to resume the job, or to see how it ended.",
+      help: "Identifies the job: run again with the same key to resume the job, or to see how it ended.",
     },
     {
       name: "again",
@@ -44,7 +58,7 @@ export const run: CliCommand = {
     ENV,
     {
       ...{ name: "cwd", type: "string", value: "DIR" },
-      help: "The command's working directory. Default: this one; on a server elsewhere, one of its own.",
+      help: "The command's working directory. Default: this one; on a server elsewhere, a new directory.",
     },
     {
       ...{ name: "queue", type: "string", value: "NAME" },
@@ -54,8 +68,8 @@ export const run: CliCommand = {
     STDIN,
     { name: "keep", type: "boolean", help: "Keep the scratch files when the job has ended." },
     ...TARGET,
-    { name: "json", type: "boolean", help: "Print how it ended as one JSON object on the last line of stdout." },
-    { name: "quiet", short: "q", type: "boolean", help: "Print nothing on stderr but the command's own." },
+    { name: "json", type: "boolean", help: "Print the result as one JSON object on the last line of stdout." },
+    { name: "quiet", short: "q", type: "boolean", help: "Print only the command's own output on stderr." },
   ],
   examples: [
     "perdure run -- ./flaky.sh",
@@ -67,25 +81,25 @@ export const run: CliCommand = {
 
   async run(context) {
     const { given } = context;
-    // All of it is checked before anything is stored.
-    if (given.positionals.length === 0) throw usageError(`no command; usage: ${run.usage}`);
+    // Everything is checked before anything is stored.
+    if (given.positionals.length === 0) throw usageError(`no command. Usage: ${run.usage}`);
     const target = targetOf(context);
     const input = inputOf(context, target);
     const retry = policyOf(given);
-    inTheWordsOfOptions(() => resolvePolicy(retry, "retry"));
+    namingOptions(() => resolvePolicy(retry, "retry"));
     const timeout = timeOf(given, "timeout");
     if (timeout !== undefined && toMs(timeout, "--timeout") === 0) {
-      throw usageError("--timeout: got 0; give a time such as 30s");
+      throw usageError("--timeout: got 0; must be more than 0, such as 30s");
     }
     const key = given.text("key");
     if (key !== undefined && !isName(key, MAX_KEY)) {
-      throw usageError(`--key: got ${show(key)}; give a text of 1 to 500 characters, none of them control characters`);
+      throw valueError("--key", key, KEY_RULE);
     }
-    if (given.flag("again") && key === undefined) throw usageError("--again requires --key, which names the job");
+    if (given.flag("again") && key === undefined) throw requirementError("--again", "--key");
     checkQueue(given.text("queue"), target);
     const name = given.text("name");
     if (name !== undefined && !isName(name.trim())) {
-      throw usageError(`--name: got ${show(name)}; use 1 to 200 characters, none of them control characters`);
+      throw valueError("--name", name, NAME_RULE);
     }
     const own = givenPolicyOf(given);
     const changes = {
@@ -104,7 +118,7 @@ export const run: CliCommand = {
 
 function stdinWish({ given }: CommandContext): Parameters<typeof pipedInput>[1] {
   const [read, leave] = [given.flag("stdin"), given.flag("no-stdin")];
-  if (read && leave) throw usageError("--stdin and --no-stdin cannot be used together");
+  if (read && leave) throw conflictError("--stdin", "--no-stdin");
   return read ? "read" : leave ? "leave" : "if piped";
 }
 
@@ -119,8 +133,8 @@ const OPTION_OF: Readonly<Record<string, string>> = {
   "retry.stopWhen": "--stop-when",
 };
 
-/** A mistake in a policy names the field of the policy; who typed it knows the option. */
-function inTheWordsOfOptions(check: () => void): void {
+/** Replaces the field of a policy that an error names by the option that sets it. */
+function namingOptions(check: () => void): void {
   try {
     check();
   } catch (error) {
@@ -129,21 +143,19 @@ function inTheWordsOfOptions(check: () => void): void {
     const [, name] = /^command\.env(?:\.|\[")([^"\]]*)/.exec(path) ?? [];
     const option = OPTION_OF[path] ?? (name === undefined ? undefined : `--env ${name}`);
     const argument = /^command\.argv\[(\d+)\]/.exec(path)?.[1];
-    const told = option ?? (argument === undefined ? path : argument === "0" ? "COMMAND" : `argument ${argument}`);
-    throw usageError(error.message.replace(`${path}:`, `${told}:`));
+    const named = option ?? (argument === undefined ? path : argument === "0" ? "COMMAND" : `argument ${argument}`);
+    throw usageError(error.message.replace(`${path}:`, `${named}:`));
   }
 }
 
-/** Without a server each job has a queue of its own, so that no other `perdure run` takes it. */
+/** Without a server each job has its own queue, so that no other `perdure run` takes it. */
 function checkQueue(queue: string | undefined, { kind }: Target): void {
   if (queue === undefined) return;
   if (kind === "store") {
-    throw usageError("--queue requires a server: leave it out, or name a server with --server or PERDURE_URL");
+    throw requirementError("--queue", "a server: pass --server or set PERDURE_URL");
   }
   if (!isName(queue)) {
-    throw usageError(
-      `--queue: got ${show(queue)}; give a name of 1 to 200 characters, none of them control characters`,
-    );
+    throw valueError("--queue", queue, NAME_RULE);
   }
 }
 
@@ -155,20 +167,18 @@ function inputOf({ given, io }: CommandContext, target: Target): ExecInput {
     env: envOf(given.texts("env"), io.env),
     ...(given.flag("keep") ? { keep: true } : {}),
   };
-  inTheWordsOfOptions(() => checkExecInput(input, "command"));
+  namingOptions(() => checkExecInput(input, "command"));
   if (isOver(JSON.stringify(input), LIMITS.payloadBytes)) {
-    throw usageError("COMMAND: with its arguments and environment it is over 1 MiB; give it a file instead");
+    throw usageError("COMMAND: over 1 MiB with its arguments and environment; pass a file instead");
   }
   return input;
 }
 
-/** Undefined: the attempt's own. Where we are means nothing to workers on other machines. */
+/** Undefined: the directory of the attempt. Workers on other machines do not have this directory. */
 function directoryOf(given: string | undefined, here: string, target: Target): string | undefined {
-  if (given !== undefined && given.trim() === "") throw usageError(`--cwd: got ${show(given)}; give a directory`);
+  if (given !== undefined && given.trim() === "") throw valueError("--cwd", given, "a directory");
   if (given !== undefined && isAbsolute(given)) return given;
   if (target.kind === "store" || isThisMachine(target.url)) return resolve(here, given ?? ".");
   if (given === undefined) return undefined;
-  throw usageError(
-    `--cwd: got ${show(given)}; for a server elsewhere give the full path of a directory on its workers`,
-  );
+  throw valueError("--cwd", given, "the full path of a directory on the workers, as the server is on another machine");
 }

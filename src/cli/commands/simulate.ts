@@ -50,8 +50,7 @@ export const simulate: CliCommand = {
     }
     const simulation = simulateJob(scenario);
     const leftOver = plan.leftOver();
-    if (leftOver > 0)
-      out.note(`note: the job had ended before the last ${counted(leftOver, "outcome")} could be played`);
+    if (leftOver > 0) out.note(`note: the job ended before the last ${counted(leftOver, "outcome")}`);
     const dialect = simulatedEnd(simulation, annotations);
     const { steps: attempts, end } = simulation;
     if (isJson) out.json({ attempts, end: { ...end, dialect }, seed: plan.seed, policy });
@@ -60,10 +59,10 @@ export const simulate: CliCommand = {
   },
 };
 
-/** A run cannot take longer than it is let. */
+/** An attempt cannot take longer than the timeout. */
 function checkTakes({ takesMs = 0, job }: Scenario): void {
   const timeoutMs = job?.timeoutMs ?? null;
   if (timeoutMs === null || takesMs <= timeoutMs) return;
   const problem = `${showMs(takesMs)} is longer than the job's timeout of ${showMs(timeoutMs)}`;
-  throw usageError(`--takes: ${problem}; give a shorter time, and timeout as an outcome`);
+  throw usageError(`--takes: ${problem}; pass a shorter time, and use timeout as an outcome`);
 }

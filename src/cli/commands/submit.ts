@@ -3,7 +3,7 @@ import { namedJob, withDialectHelp } from "../../dialects/cli/registry.ts";
 import { dialectSettingsFor } from "../apply/dialect-settings.ts";
 import type { JobToStore } from "../apply/named-jobs.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, requirementError, usageError } from "../exit.ts";
 import { readJobFile } from "../input/job-file.ts";
 import { pipedInput, STDIN } from "../input/piped-input.ts";
 import { ENV } from "../input/shared-options.ts";
@@ -44,7 +44,7 @@ export const submit: CliCommand = {
 
   async run(context) {
     const { given } = context;
-    // All of it is checked before anything is made or stored.
+    // Everything is checked before anything is created or stored.
     const target = targetOf(context);
     const jobs = await jobsOf(context, target);
     const piped = await pipedInput(context, given.flag("stdin") ? "read" : "leave");
@@ -57,23 +57,23 @@ export const submit: CliCommand = {
   },
 };
 
-/** A name with a dot may be meant for an action; of one, the kind would be exec. */
+/** A name with a dot may have been meant as an action, whose kind would be exec. */
 function doubtOf([job]: readonly JobToStore[]): string | null {
   const { task } = job?.entry ?? {};
   const isTyped = job?.where === null && typeof task === "string" && task.indexOf(".") > 0;
-  return isTyped ? `there are no packs here, so ${task} is an ordinary kind` : null;
+  return isTyped ? `no packs were found, so ${task} is an ordinary kind` : null;
 }
 
 async function jobsOf(context: CommandContext, target: Target): Promise<JobToStore[]> {
   const { given, io } = context;
   const { positionals, afterDashes } = given;
-  // A dash alone stands for standard input, as it does after -f.
+  // A dash alone means standard input, as after -f.
   const isStdin = positionals.length === 1 && positionals[0] === "-" && afterDashes === null;
   const file = given.text("file") ?? (isStdin ? "-" : undefined);
-  if (given.flag("stdin") && afterDashes === null) throw usageError("--stdin requires a command after --");
+  if (given.flag("stdin") && afterDashes === null) throw requirementError("--stdin", "a command after --");
   if (file !== undefined) {
     const extra = [...INPUT_OPTIONS, ENV, { name: "cwd" }, ...JOB_OPTIONS].find(({ name }) => given.flag(name));
-    if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);
+    if (extra !== undefined) throw conflictError(`--${extra.name}`, "--file", "put it into the file");
     given.atMost(isStdin ? 1 : 0);
     return readJobFile(file, io);
   }
@@ -82,8 +82,7 @@ async function jobsOf(context: CommandContext, target: Target): Promise<JobToSto
     const entry = (await namedJob(context, () => dialectSettingsFor(context, target))) ?? (await kindEntry(context));
     return [{ entry, where: null }];
   }
-  if (afterDashes.length === 0) throw usageError(`no command after --; usage: ${submit.usage}`);
-  if (positionals.length > afterDashes.length)
-    throw usageError("a kind and a command after -- cannot be used together");
+  if (afterDashes.length === 0) throw usageError(`no command after --. Usage: ${submit.usage}`);
+  if (positionals.length > afterDashes.length) throw conflictError("a kind", "a command after --");
   return [{ entry: commandEntry(context, afterDashes, target), where: null }];
 }

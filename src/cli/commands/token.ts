@@ -1,19 +1,19 @@
-/** `perdure token`: who may speak to a server. Through a server, or on its database while none is at work. A token is shown
- *  once, when it is made: only its hash is kept. */
+/** `perdure token`: access tokens of a server. Through the server, or on its database while none is running. A token is shown
+ *  once, when it is created: only its hash is stored. */
 import { randomBytes } from "node:crypto";
 import type { Admin } from "../../client/admin.ts";
 import type { PerdureClient } from "../../client/client.ts";
 import { type AccessToken, SCOPES } from "../../core/access.ts";
-import { asOneOf, nearest } from "../../core/check.ts";
+import { asOneOf } from "../../core/check.ts";
 import { asSpan, toMs } from "../../core/duration.ts";
-import { PerdureError, show } from "../../core/errors.ts";
+import { PerdureError } from "../../core/errors.ts";
 import { isName } from "../../core/names.ts";
 import { thisUser } from "../../embedded/options.ts";
 import { TokenBook } from "../../server/tokens.ts";
 import { type Arguments, type CliCommand, type CommandContext, READING } from "../command.ts";
 import { loadConfig, optionsFor } from "../config/config.ts";
-import { EXIT, usageError } from "../exit.ts";
-import { type TimeText, timeOf } from "../input/shared-options.ts";
+import { choiceError, conflictError, EXIT, usageError, valueError } from "../exit.ts";
+import { NAME_RULE, type TimeText, timeOf } from "../input/shared-options.ts";
 import { showLocal } from "../output/print.ts";
 import { painted, type TextPiece } from "../output/terminal-text.ts";
 import { replaceLostSecret, rotateSecret, type SecretRotation } from "../serve/rotate-secret.ts";
@@ -25,40 +25,40 @@ const VERBS = ["create", "list", "revoke", "rotate-secret"] as const;
 
 export const token: CliCommand = {
   name: "token",
-  summary: "Make, list or revoke tokens of a server",
+  summary: "Create, list or revoke access tokens; rotate the secret",
   usage: "perdure token create NAME | list | revoke ID… | rotate-secret [OPTIONS]",
   about:
-    "Scopes: read looks at jobs, submit submits and commands them, work runs them, admin may do all. A new token is printed " +
-    "on stdout, this once; only its hash is kept. It is for the namespace in force, or for all. A revoked token is refused " +
-    "by all servers within about two seconds.\n" +
-    "rotate-secret replaces what servers sign session keys and job tokens with, in the file of the server on this machine, which " +
-    "reads it again by itself. Workers and jobs go on: the old secret is accepted until the grace time is over, or no worker is " +
-    "left that has a session of it. Several servers of one database need a copy of the file before the new secret signs.",
+    "Scopes: read shows jobs, submit submits jobs and changes them, work runs them, admin allows everything. A new token is " +
+    "printed on stdout once; only its hash is stored. It is valid for the current namespace, or for all. All servers refuse a " +
+    "revoked token within about two seconds.\n" +
+    "rotate-secret replaces the secret that signs session keys and job tokens, in the file of the server on this machine, " +
+    "which reloads it. Workers and jobs keep running: the old secret is accepted until the grace time is over, or until no " +
+    "worker has a session of it. If several servers share a database, copy the file to each before the new secret signs.",
   options: [
     {
       ...{ name: "scope", short: "s", type: "string", value: "SCOPE", multiple: true },
-      help: `What a new token may do: ${SCOPES.join(", ")}.`,
+      help: `What the new token allows: ${SCOPES.join(", ")}.`,
     },
-    { name: "all-namespaces", type: "boolean", help: "The new token is for all namespaces." },
+    { name: "all-namespaces", type: "boolean", help: "The new token is valid for all namespaces." },
     {
       name: "expires",
       type: "string",
       value: "TIME",
-      help: "The new token ends after this: 12h, 30d. Default: never.",
+      help: "The new token expires after this: 12h, 30d. Default: never.",
     },
     {
       name: "after",
       type: "string",
       value: "TIME",
-      help: "rotate-secret: the new secret signs after this. Default: 10m with PostgreSQL, else 0s; 0s if the old one leaked.",
+      help: "rotate-secret: the new secret signs after this time. Default: 10m with PostgreSQL, else 0s. Use 0s if the old one leaked.",
     },
     {
       name: "grace",
       type: "string",
       value: "TIME",
-      help: "rotate-secret: the old one is accepted for this long after that. Default: 1d; 1m if it leaked.",
+      help: "rotate-secret: the old one is accepted for this long after that. Default: 1d. Use 1m if it leaked.",
     },
-    { name: "force", type: "boolean", help: "rotate-secret: also if the old one is lost. Workers register again." },
+    { name: "force", type: "boolean", help: "rotate-secret: replace a secret that is lost. Workers register again." },
     ...optionsFor(["server.secretFile"]).filter(({ name }) => name === "secret-file"),
     ...TARGET,
     ...READING,
@@ -83,10 +83,8 @@ export const token: CliCommand = {
       case "rotate-secret":
         return rotate(context);
       default: {
-        if (verb === undefined) throw usageError(`what to do? Usage: ${token.usage}`);
-        const near = nearest(verb, VERBS);
-        const hint = near === null ? `words are ${VERBS.join(", ")}` : `did you mean ${near}?`;
-        throw usageError(`unknown word ${show(verb)}; ${hint}`);
+        if (verb === undefined) throw usageError(`no subcommand. Usage: ${token.usage}`);
+        throw choiceError("subcommand", verb, VERBS);
       }
     }
   },
@@ -107,7 +105,7 @@ function withTokens<T>(context: CommandContext, use: (tokens: TokenCommands) => 
   });
 }
 
-/** As a server has it. */
+/** The same calls as those of a server. */
 function tokensOf(book: TokenBook): TokenCommands {
   return {
     async createToken({ name, scopes, namespace = null, expiresIn }) {
@@ -136,7 +134,7 @@ async function create(context: CommandContext, names: readonly string[]): Promis
   given.atMost(2);
   refuseOptions(given, "create");
   if (!isName(name) || name.trim() === "") {
-    throw usageError(`got the name ${show(name)}; give 1 to 200 characters, none of them control characters`);
+    throw valueError("NAME", name, NAME_RULE);
   }
   const wanted = { name, scopes: scopesOf(given), namespace: namespaceOf(context), ...endOf(given) };
   const { token: secret, info } = await withTokens(context, (tokens) => tokens.createToken(wanted));
@@ -152,7 +150,7 @@ async function create(context: CommandContext, names: readonly string[]): Promis
 
 function scopesOf(given: Arguments) {
   const texts = given.texts("scope").flatMap((text) => text.split(","));
-  if (texts.length === 0) throw usageError(`--scope: say what it may do: ${SCOPES.join(", ")}`);
+  if (texts.length === 0) throw usageError(`pass --scope: one or more of ${SCOPES.join(", ")}`);
   return [...new Set(texts.map((text) => asOneOf(text.trim(), SCOPES, "--scope")))];
 }
 
@@ -163,10 +161,10 @@ function endOf(given: Arguments): { expiresIn?: TimeText } {
   return { expiresIn: expires };
 }
 
-/** That of the settings, unless all are meant. */
+/** That of the settings; null for all. */
 function namespaceOf({ given, io }: CommandContext): string | null {
   if (!given.flag("all-namespaces")) return loadConfig({ given, io }, ["namespace"]).text("namespace");
-  if (given.flag("namespace")) throw usageError("--namespace and --all-namespaces cannot be used together");
+  if (given.flag("namespace")) throw conflictError("--namespace", "--all-namespaces");
   return null;
 }
 
@@ -176,12 +174,12 @@ async function list(context: CommandContext): Promise<number> {
   refuseOptions(given, "list");
   const found = await withTokens(context, (tokens) => tokens.listTokens());
   if (given.flag("json")) out.json(found);
-  else if (found.length === 0) out.note("there is no token yet");
+  else if (found.length === 0) out.note("no tokens");
   else {
     const now = Date.now();
     const columns = [{ head: "ID" }, { head: "NAME", flexible: true }, { head: "SCOPES" }, { head: "NAMESPACE" }];
     out.table(
-      [...columns, { head: "STATE" }, { head: "CREATED" }, { head: "ENDS" }],
+      [...columns, { head: "STATE" }, { head: "CREATED" }, { head: "EXPIRES" }],
       found.map((each): TextPiece[] => [
         ...[each.id, each.name, each.scopes.join(","), each.namespace ?? painted("dim", "all"), stateOf(each, now)],
         ...[showLocal(each.createdAt), each.expiresAt === null ? painted("dim", "never") : showLocal(each.expiresAt)],
@@ -193,14 +191,14 @@ async function list(context: CommandContext): Promise<number> {
 
 function stateOf({ revokedAt, expiresAt }: Pick<AccessToken, "revokedAt" | "expiresAt">, now: number): TextPiece {
   if (revokedAt !== null) return painted("red", "revoked");
-  return expiresAt !== null && expiresAt <= now ? painted("yellow", "over") : painted("green", "good");
+  return expiresAt !== null && expiresAt <= now ? painted("yellow", "expired") : painted("green", "valid");
 }
 
 async function revoke(context: CommandContext, words: readonly string[]): Promise<number> {
   const { given, out } = context;
   refuseOptions(given, "revoke");
   if (words.length === 0) throw usageError("which token? Usage: perdure token revoke ID…; see `perdure token list`");
-  // Who has only the token itself may give that: its id stands in it. It is never printed.
+  // A whole token is accepted too: it contains its id. It is never printed.
   const ids = [...new Set(words.map((word) => /^pdr_([0-9a-z]{8})_/.exec(word)?.[1] ?? word))];
   const isJson = given.flag("json");
   const answers: { id: string; revoked: boolean }[] = [];
@@ -223,13 +221,15 @@ async function revoke(context: CommandContext, words: readonly string[]): Promis
   return answers.every(({ revoked }) => revoked) ? EXIT.done : EXIT.failed;
 }
 
-/** Of the server on this machine: with or without one at work, only its file changes. */
+/** For the server on this machine, running or not: only its file changes. */
 async function rotate(context: CommandContext): Promise<number> {
   const { given, io, out } = context;
   given.atMost(1);
   refuseOptions(given, "rotate-secret");
   if (given.flag("server"))
-    throw usageError("--server: rotate-secret changes a file; run it on the host of the server");
+    throw usageError(
+      "--server cannot be used with rotate-secret, which changes a file: run it on the host of the server",
+    );
   const config = loadConfig({ given, io }, ["data", "db", "schema", "server.secret", "server.secretFile"]);
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   const force = given.flag("force");
@@ -239,31 +239,31 @@ async function rotate(context: CommandContext): Promise<number> {
   const { file, signsFrom, until, isShared } = done;
   if (given.flag("json")) out.json({ file, signsFrom, acceptedUntil: until });
   else {
-    out.line(`${file}: a new secret signs from ${showLocal(signsFrom)} on`);
+    out.line(`${file}: the new secret signs from ${showLocal(signsFrom)}`);
     if (until !== null)
-      out.line(`the one before is accepted until ${showLocal(until)}, or until no worker has a session of it`);
+      out.line(`the old one is accepted until ${showLocal(until)}, or until no worker has a session of it`);
     if (isShared)
       for (const line of sharedSteps(done, { isLeak: graceMs !== undefined && afterMs === undefined })) out.note(line);
   }
   return EXIT.done;
 }
 
-/** What is left to do where several servers may use the database. Another run on another host would make another secret. */
+/** What remains to be done if several servers may use the database. Running this on another host would create another secret. */
 function sharedSteps({ file, signsFrom }: SecretRotation, { isLeak }: { readonly isLeak: boolean }): string[] {
   const isNow = signsFrom <= Date.now();
-  const by = isNow ? "now: they are out of service until they have it" : `before ${showLocal(signsFrom)}`;
-  const copy = `copy ${file} to all other servers of the database ${by}; they read it by themselves. Do not run this command there`;
+  const by = isNow ? "now: they cannot serve until they have it" : `before ${showLocal(signsFrom)}`;
+  const copy = `copy ${file} to all other servers of the database ${by}; they reload it. Do not run this command there`;
   const leak = `the old secret signs until ${showLocal(signsFrom)}; if it leaked, run this again with --after 0s`;
   return isLeak && !isNow ? [copy, leak] : [copy];
 }
 
-/** A secret that is accepted for ever was not replaced. */
+/** Upper bound: a secret that is accepted for ever was not replaced. */
 const MAX_SPAN_MS = 30 * 86_400_000;
 
 function spanOf(given: Arguments, name: string): number | undefined {
   const text = timeOf(given, name);
   const ms = text === undefined ? undefined : toMs(text, `--${name}`);
-  if (ms !== undefined && ms > MAX_SPAN_MS) throw usageError(`--${name}: got ${show(text)}; pass a time up to 30d`);
+  if (ms !== undefined && ms > MAX_SPAN_MS) throw valueError(`--${name}`, text, "a time up to 30d");
   return ms;
 }
 

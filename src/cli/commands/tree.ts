@@ -1,4 +1,4 @@
-/** `perdure tree`: a job, its children, and theirs. */
+/** `perdure tree`: a job and all its descendants. */
 
 import type { Perdure } from "../../core/api.ts";
 import { budgetText } from "../../core/decision/budget.ts";
@@ -20,12 +20,12 @@ const PAGE = 200;
 
 export const tree: CliCommand = {
   name: "tree",
-  summary: "Show a job with its children, and theirs",
+  summary: "Show a job and all its descendants",
   usage: "perdure tree ID [OPTIONS]",
   about:
-    "Children are listed below their parent, oldest first. A parent that waits for them is blocked. Square brackets hold a key, " +
-    "round ones what a job has used, and what is left of a budget that it has for itself and all below. At the end of a line is " +
-    "why the job failed or is being retried. The last line is the total of the jobs shown, where one has used tokens or money.",
+    "Children are listed below their parent, oldest first. A parent that waits for them is blocked. A line has the key in " +
+    "square brackets; in round ones what the job has used, and what is left of a budget for it and its descendants; at its " +
+    "end why the job failed or is being retried. If tokens or money were used, the last line has the total of the jobs shown.",
   options: [
     {
       name: "limit",
@@ -63,7 +63,7 @@ export const tree: CliCommand = {
         const total = totalText(root, reader.isCut);
         if (total !== null) out.line(painted("bold", "total"), "  ", total);
       }
-      if (reader.isCut) out.note(`there are more than ${limit} jobs; --limit shows more of them`);
+      if (reader.isCut) out.note(`more than ${limit} jobs; pass --limit to see more`);
       return EXIT.done;
     });
   },
@@ -71,12 +71,12 @@ export const tree: CliCommand = {
 
 const MIN_WIDTH = 20;
 
-/** Why a job failed or is being retried, as far as it fits on the line behind what stands there. */
+/** Why a job failed or is being retried, cut to the rest of the line. */
 function whyIn(job: JobInfo, before: readonly TextPiece[], columns = Number.POSITIVE_INFINITY): TextPiece[] {
   const why = safeLine(failureLine(job));
   if (why === "") return [];
-  const room = columns - textWidth(before.map((piece) => safeLine(textOf(piece))).join("")) - 2;
-  return ["  ", painted(job.state === "failed" ? "red" : "yellow", cutToWidth(why, Math.max(MIN_WIDTH, room)))];
+  const space = columns - textWidth(before.map((piece) => safeLine(textOf(piece))).join("")) - 2;
+  return ["  ", painted(job.state === "failed" ? "red" : "yellow", cutToWidth(why, Math.max(MIN_WIDTH, space)))];
 }
 
 interface JobTreeNode {
@@ -84,12 +84,12 @@ interface JobTreeNode {
   readonly children: readonly JobTreeNode[];
 }
 
-/** What the jobs in a tree have used, as far as it is known. */
+/** What the jobs in a tree have used, as far as reported. */
 function totalOf({ job, children }: JobTreeNode): Usage | null {
   return children.reduce((sum, child) => addUsage(sum, totalOf(child)), usedBy(job));
 }
 
-/** With the budget of the root, which counts jobs that are not shown, too. */
+/** With the budget of the root, which also counts jobs that are not shown. */
 function totalText(root: JobTreeNode, isCut: boolean): string | null {
   const total = totalOf(root);
   const own = root.job.budgets.find(({ jobId }) => jobId === root.job.id);
@@ -98,7 +98,7 @@ function totalText(root: JobTreeNode, isCut: boolean): string | null {
   return [...used, ...(own === undefined ? [] : [`budget: ${budgetText(own)}`])].join("; ");
 }
 
-/** Level by level would show a cut tree more evenly; line by line is how it is read. */
+/** Reads depth first, as the tree is printed; a cut tree lacks its last branches. */
 class TreeReader {
   isCut = false;
   readonly #perdure: Perdure;
@@ -131,7 +131,7 @@ class TreeReader {
   }
 }
 
-/** With the lines of a drawn tree before each. */
+/** Each job with the branch lines before it. */
 function* linesOf(
   { job, children }: JobTreeNode,
   lead = "",

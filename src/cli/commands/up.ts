@@ -1,6 +1,6 @@
 /** `perdure up`: server, workers and database in one process tree. */
 import { isAbsolute, relative } from "node:path";
-import type { CliCommand, CommandContext } from "../command.ts";
+import { type CliCommand, type CommandContext, JSON_START } from "../command.ts";
 import { type Config, loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { processLog, SERVER_KEYS, WORKER_KEYS } from "../serve/process-settings.ts";
@@ -11,21 +11,18 @@ import { WorkerProcesses, workerArguments } from "../serve/worker-processes.ts";
 import { exitWithin, LAST_MS, untilStopped } from "../stop-signals.ts";
 
 const KEYS = [...SERVER_KEYS, "workers", ...WORKER_KEYS] as const;
-/** Requests under way are answered within this time, or cut. */
+/** Requests in progress are answered within this time, or aborted. */
 const GRACE_MS = 5_000;
 
 export const up: CliCommand = {
   name: "up",
-  summary: "Start server, workers and database here, in one command",
+  summary: "Start a server, workers and a database on this machine",
   usage: "perdure up [OPTIONS]",
   about:
-    "The database is a SQLite file in the data directory, unless --db names another. A token is made at the first start; " +
-    "commands on this machine find it. Ctrl-C stops it: running jobs may finish within the grace time, the others are handed " +
-    "back, and nothing is lost. Ctrl-C once more ends everything within a second; what ran comes back with the next start.",
-  options: [
-    ...optionsFor(KEYS),
-    { name: "json", type: "boolean", help: "Print what it says at the start as one JSON object." },
-  ],
+    "The database is a SQLite file in the data directory, unless --db names another. The first start creates a token, which " +
+    "commands on this machine find. Ctrl-C stops it: running jobs get the grace time to finish, the others return to their " +
+    "queues. A second Ctrl-C ends everything within a second; jobs that were running continue after the next start.",
+  options: [...optionsFor(KEYS), JSON_START],
   examples: ["perdure up", "perdure up --port 0 --data /tmp/try --workers 2 --tasks ./tasks.js"],
 
   async run(context) {
@@ -33,8 +30,8 @@ export const up: CliCommand = {
     given.atMost(0);
     const config = loadConfig(context, KEYS);
     const log = processLog(config, io, "server");
-    // From the beginning: who asks us to stop while we start is heard too.
-    const { asked, forced } = untilStopped((text) => log("info", text));
+    // First of all, so that a signal during the start is handled too.
+    const { requested, forced } = untilStopped((text) => log("info", text));
     let [exitCode, release]: [number, () => void] = [EXIT.done, () => {}];
     let workers: WorkerProcesses | null = null;
     void forced.then((code) => {
@@ -42,14 +39,14 @@ export const up: CliCommand = {
       workers?.force();
       release = exitWithin(code, LAST_MS);
     });
-    // Loaded here: other commands need none of it.
+    // Loaded here: other commands do not need it.
     const { startServing } = await import("../serve/start-server.ts");
     checkModules(config.list("worker.tasks"), io.cwd);
     const { runAsArgument, runAsOf } = await import("../serve/run-as.ts");
     const runAs = runAsOf(config, io.cwd);
-    let tellMistake: (why: "mistake") => void = () => {};
+    let reportMistake: (why: "mistake") => void = () => {};
     const mistake = new Promise<"mistake">((resolve) => {
-      tellMistake = resolve;
+      reportMistake = resolve;
     });
     const serving = await startServing(context, config, log, { hasWorkers: true });
     const { localUrl, tokens, engine } = serving;
@@ -60,21 +57,22 @@ export const up: CliCommand = {
       cwd: io.cwd,
       clock: engine.clock,
       log,
-      onMistake: () => tellMistake("mistake"),
+      onMistake: () => reportMistake("mistake"),
     });
     greet(context, config, serving, runAs);
-    const signal = await Promise.race([asked, mistake]);
+    const signal = await Promise.race([requested, mistake]);
     await workers.stop(config.durationMs("worker.grace"));
-    if (exitCode !== EXIT.done) process.exit(exitCode); // as if killed: to close a database can take longer than there is time
+    if (exitCode !== EXIT.done) process.exit(exitCode); // as if killed: closing a database can take longer than LAST_MS
     await serving.stop(GRACE_MS);
     release();
     log("info", "stopped", { signal });
-    if (signal === "mistake") throw usageError("its workers cannot start, for the reason they gave; nothing was lost");
+    if (signal === "mistake")
+      throw usageError("the workers cannot start, for the reason logged above; no job was lost");
     return exitCode;
   },
 };
 
-/** A worker has a token of its own, and no business with the database. */
+/** A worker has its own token, and no access to the database. */
 const NOT_FOR_WORKERS = Object.fromEntries(
   ["PERDURE_DB", "PERDURE_TOKEN", "PERDURE_TOKEN_FILE", "PERDURE_SECRET", "PERDURE_SECRET_FILE", "PGPASSWORD"].map(
     (name) => [name, undefined],
@@ -95,13 +93,13 @@ function greet(
     return;
   }
   const short = (path: string) => shownStore(path, io.cwd);
-  // Commands look here by themselves; from a data directory elsewhere they must be told.
+  // Commands find ./.perdure by themselves; any other data directory must be named.
   const data = config.isSet("data") ? ` --data ${config.text("data")}` : "";
   out.facts([
     ["Perdure", url],
     ["data", short(store)],
-    ["token", tokens.file === null ? "with the first server of this database" : short(tokens.file)],
-    ["workers", workers === 0 ? "none" : `${workers}, ${concurrency} jobs at a time each`],
+    ["token", tokens.file === null ? "on the first server of this database" : short(tokens.file)],
+    ["workers", workers === 0 ? "none" : `${workers}, each with up to ${concurrency} jobs at a time`],
     ...(workers === 0 || !config.list("worker.kinds").includes("exec") ? [] : [["commands", runAs.note] as const]),
   ]);
   out.line();
@@ -111,7 +109,7 @@ function greet(
   out.line("Ctrl-C stops it.");
 }
 
-/** A path within the working directory from there; an address as it is. */
+/** A path within the working directory becomes relative; an address stays. */
 export function shownStore(store: string, cwd: string): string {
   if (!isAbsolute(store)) return store;
   const near = relative(cwd, store);

@@ -1,15 +1,16 @@
-/** `perdure wait`: until jobs have ended. */
+/** `perdure wait`: waits for jobs to end. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
 import { failureText } from "../../core/decision/failure.ts";
 import { toMs } from "../../core/duration.ts";
 import { PerdureError } from "../../core/errors.ts";
+import { counted } from "../../core/format.ts";
 import type { JobFailedError } from "../../core/job/job-end.ts";
 import { jobName, oneLine } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { conflictError, EXIT } from "../exit.ts";
 import { timeOf } from "../input/shared-options.ts";
 import { givenIds } from "../jobs/for-each-job.ts";
 import { fullId } from "../jobs/job-reference.ts";
@@ -23,14 +24,14 @@ import { TARGET, type Target, targetOf, withPerdure } from "../target/target.ts"
 
 export const wait: CliCommand = {
   name: "wait",
-  summary: "Wait until jobs have ended",
+  summary: "Wait for jobs to end",
   usage: "perdure wait ID… [OPTIONS]",
   about:
-    "Prints a line for each job as it ends. Exits with 0 if all have succeeded, 1 if one failed or was cancelled, 124 if " +
-    "the time was up first. The jobs go on, whatever becomes of the wait.",
+    "Prints a line for each job as it ends. Exits with 0 if all have succeeded, 1 if one failed or was cancelled, 124 after " +
+    "a timeout. The jobs keep running when the wait ends.",
   options: [
-    { name: "timeout", type: "string", value: "TIME", help: "Wait no longer than this: 30s, 5m. 0s only looks." },
-    { name: "quiet", short: "q", type: "boolean", help: "Print nothing; the exit code tells." },
+    { name: "timeout", type: "string", value: "TIME", help: "Wait no longer than this: 30s, 5m. 0s does not wait." },
+    { name: "quiet", short: "q", type: "boolean", help: "Print nothing; use the exit code." },
     ...TARGET,
     ...READING,
   ],
@@ -42,7 +43,7 @@ export const wait: CliCommand = {
   async run(context) {
     const { given } = context;
     const ids = givenIds(given, wait);
-    if (given.flag("json") && given.flag("quiet")) throw usageError("--json and --quiet cannot be used together");
+    if (given.flag("json") && given.flag("quiet")) throw conflictError("--json", "--quiet");
     const timeout = timeOf(given, "timeout");
     const timeoutMs = timeout === undefined ? null : toMs(timeout, "--timeout");
     const at = targetOf(context).kind;
@@ -65,13 +66,13 @@ async function waitForAll(
   ids: readonly string[],
   patience: WaitLimits,
 ): Promise<number> {
-  // All of them first: a job that is not there is told before anything is waited for.
+  // All of them first: a job that does not exist is reported before anything is waited for.
   const whole = new Set(await Promise.all(ids.map((id) => fullId(perdure, id))));
   const jobs = await Promise.all([...whole].map((id) => perdure.job(id)));
   const ends: WaitResult[] = [];
   const over = new AbortController();
-  const say = (text: string) => given.flag("quiet") || out.note(text);
-  for (const job of jobs.slice(0, 3)) void reportIfWaiting({ perdure, say, at }, job, over.signal);
+  const note = (text: string) => given.flag("quiet") || out.note(text);
+  for (const job of jobs.slice(0, 3)) void reportIfWaiting({ perdure, note, at }, job, over.signal);
   const infos = await Promise.all(
     jobs.map(async (job) => {
       const { end, why } = await endOf(job, patience);
@@ -86,11 +87,11 @@ async function waitForAll(
   if (given.flag("json")) out.json(infos.flatMap((info) => (info === null ? [] : shownJob(info))));
   if (ends.some((end) => end === "failed" || end === "cancelled")) return EXIT.failed;
   if (!ends.includes("timeout")) return EXIT.done;
-  say(`the time was up first; ${ends.filter((end) => end === "timeout").length} of ${jobs.length} had not ended`);
+  note(`timeout: ${ends.filter((end) => end === "timeout").length} of ${counted(jobs.length, "job")} had not ended`);
   return EXIT_CODES.timeout;
 }
 
-/** How it ended, and for one that failed what its last failure says. */
+/** How it ended, with the message of its last failure if it failed. */
 export async function endOf(
   job: JobHandle<unknown>,
   { timeoutMs, signal }: WaitLimits,

@@ -1,6 +1,6 @@
-/** `perdure worker`: runs jobs for a server. It needs the server's address and a token, and nothing of the database. */
+/** `perdure worker`: runs jobs for a server. It needs the server's address and a token, and no access to the database. */
 import type { ResourcesInput } from "../../core/input/resources.ts";
-import type { CliCommand, CommandContext } from "../command.ts";
+import { type CliCommand, type CommandContext, JSON_START } from "../command.ts";
 import { type Config, loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { LINK_KEYS, processLog, WORKER_KEYS } from "../serve/process-settings.ts";
@@ -16,16 +16,16 @@ const TOKEN_EVERY_MS = 5_000;
 
 export const worker: CliCommand = {
   name: "worker",
-  summary: "Run jobs for a server: commands, requests, and tasks of your own",
+  summary: "Start a worker: runs commands, requests and your own tasks",
   usage: "perdure worker --server URL [OPTIONS]",
   about:
-    "Waits for a server that cannot be reached, and goes on through its restarts. SIGTERM or Ctrl-C: it takes no more jobs, " +
-    "finishes what it has within the grace time, and hands back the rest; nothing is charged. A second signal ends it and its commands within a second. `perdure drain` does the same " +
-    "from elsewhere.",
+    "Runs jobs of a server. While the server cannot be reached, it retries. On SIGTERM or Ctrl-C it takes no more jobs, " +
+    "gives running ones the grace time to finish, and returns the others to their queues, which does not count as an attempt. " +
+    "A second signal ends the worker and its commands within a second. `perdure drain` stops a worker from anywhere.",
   options: [
     ...optionsFor(KEYS),
-    { name: "with-stdin", type: "boolean", help: "Stop when standard input ends: with the process that started it." },
-    { name: "json", type: "boolean", help: "Print what it says at the start as one JSON object." },
+    { name: "with-stdin", type: "boolean", help: "Stop when standard input ends, as when the parent process exits." },
+    JSON_START,
   ],
   examples: [
     "perdure worker --server https://jobs.example --token-file worker-token",
@@ -45,8 +45,8 @@ export const worker: CliCommand = {
     const stopped = new AbortController();
     const signals = untilStopped((text) => log("info", text));
     const parentGone = given.flag("with-stdin") ? stdinEnds() : new Promise<string>(() => {});
-    const asked = Promise.race([signals.asked, parentGone]).finally(() => stopped.abort());
-    // Also in the middle of a stop in good order. The server of a parent that is gone cannot be told of anything any more.
+    const requested = Promise.race([signals.requested, parentGone]).finally(() => stopped.abort());
+    // Also during a graceful shutdown. Without its parent process, the server cannot be reached either.
     let exitCode: number = EXIT.done;
     let [force, release] = [() => {}, () => {}];
     void Promise.race([signals.forced, parentGone.then(() => EXIT.done)]).then((code) => {
@@ -85,8 +85,8 @@ export const worker: CliCommand = {
     const kinds = tasks.map((task) => task.kind);
     log("info", "working", { url, session, kinds });
     if (given.flag("json")) out.json({ url, session, kinds, pid: process.pid });
-    else out.line(`Working for ${url} as ${session}: ${kinds.join(", ")}`);
-    const why = await Promise.race([asked, handle.drained.then(() => "drained")]);
+    else out.line(`worker ${session} of ${url} runs ${kinds.join(", ")}`);
+    const why = await Promise.race([requested, handle.drained.then(() => "drained")]);
     await handle.stop(why === "stdin" ? { grace: 0, force: true } : { grace: config.durationMs("worker.grace") });
     release();
     log("info", "stopped", { why });
@@ -94,7 +94,7 @@ export const worker: CliCommand = {
   },
 };
 
-/** Only what was given: the rest is the machine's. */
+/** Only what is set; the worker detects the others. */
 function resourcesOf(config: Config): ResourcesInput {
   const [cpu, memory] = [config.number("worker.cpu"), config.bytes("worker.memory")];
   return { ...(cpu === undefined ? {} : { cpu }), ...(memory === undefined ? {} : { memory }) };
@@ -104,11 +104,11 @@ function serverOf(context: CommandContext, config: Config): { readonly url: stri
   const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
   const url = config.text("url");
   const address = url === undefined ? liveAddress(dir) : { url, from: chosenBy(context, config) };
-  if (address === null) throw usageError("which server? Give --server URL, or set PERDURE_URL");
+  if (address === null) throw usageError("no server: pass --server URL or set PERDURE_URL");
   return { url: accessTo(address, config, dir).url, token: fresh(() => accessTo(address, config, dir).token) };
 }
 
-/** Read again now and then: a token that was replaced in its file is heard of without a new start. */
+/** Read again every few seconds: a token that was replaced in its file is used without a restart. */
 function fresh(read: () => string): () => string {
   let [token, readAt] = [read(), performance.now()];
   return () => {
@@ -117,19 +117,19 @@ function fresh(read: () => string): () => string {
     try {
       token = read();
     } catch {
-      // It is being replaced, or gone: what we have may still do.
+      // It is being replaced, or was deleted: the last one may still be valid.
     }
     return token;
   };
 }
 
-/** Whoever started us is gone. */
+/** Resolves when the parent process has exited. */
 function stdinEnds(): Promise<string> {
   return new Promise((resolve) => {
     process.stdin.once("end", () => resolve("stdin"));
     process.stdin.once("error", () => resolve("stdin"));
     process.stdin.resume();
-    // It must not keep a process alive that has stopped.
+    // It must not keep a stopped process alive.
     (process.stdin as { unref?: () => void }).unref?.();
   });
 }

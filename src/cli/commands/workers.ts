@@ -1,4 +1,4 @@
-/** `perdure workers`: who is there to run jobs, and how they fare. */
+/** `perdure workers`: lists workers and their health. */
 import { showMs } from "../../core/duration.ts";
 import type { SessionRow } from "../../core/job/views.ts";
 import { storable } from "../../lib/text.ts";
@@ -13,13 +13,16 @@ import { TARGET, withPerdure } from "../target/target.ts";
 
 export const workers: CliCommand = {
   name: "workers",
-  summary: "Show workers and how they fare",
+  summary: "List workers and their health",
   usage: "perdure workers [OPTIONS]",
   about:
-    "RUNS, FAILED, AVERAGE and LOAD are what the worker itself last told: runs that ended, how many of them failed, how long " +
-    "they took, and the load of its machine for each processor. A silent worker has not been heard of for longer than its " +
-    "lease.",
-  options: [{ name: "all", short: "a", type: "boolean", help: "Also those that ended lately." }, ...TARGET, ...READING],
+    "ATTEMPTS, FAILED, AVERAGE and LOAD are as the worker last reported them: attempts that ended, how many of them failed, " +
+    "their average duration, and the load of its machine per processor. A worker is silent when it has not renewed its lease.",
+  options: [
+    { name: "all", short: "a", type: "boolean", help: "Also workers that ended recently." },
+    ...TARGET,
+    ...READING,
+  ],
   examples: ["perdure workers", "perdure workers --all --json"],
 
   async run(context) {
@@ -42,7 +45,7 @@ export const workers: CliCommand = {
       }
       if (given.flag("json")) await out.jsonList(documents());
       else if ((await out.tables(COLUMNS, rows())) === 0)
-        out.note(`no worker is there${ended > 0 ? "; --all shows those that ended" : ""}`);
+        out.note(`no workers${ended > 0 ? "; --all shows those that have ended" : ""}`);
       return EXIT.done;
     });
   },
@@ -56,7 +59,7 @@ const COLUMNS = [
     { head: "QUEUES", flexible: true },
     { head: "LABELS", flexible: true },
   ],
-  ...[right("RUNNING"), right("RUNS"), right("FAILED"), right("AVERAGE"), right("LOAD"), right("SEEN")],
+  ...[right("RUNNING"), right("ATTEMPTS"), right("FAILED"), right("AVERAGE"), right("LOAD"), right("SEEN")],
 ];
 
 function row(worker: SessionRow, now: number): TextPiece[] {
@@ -73,14 +76,14 @@ function row(worker: SessionRow, now: number): TextPiece[] {
   ];
 }
 
-/** Nobody reads more of it in a table; `--json` has the whole. */
+/** Longer cells are cut; `--json` has all of it. */
 const LONG = 500;
 
 function cut(text: string): string {
   return text.length > LONG ? `${storable(text, LONG)}…` : text;
 }
 
-/** A run of failures says more than their number. */
+/** Consecutive failures matter more than their total. */
 function failedWords({ failed, consecutiveFailures }: NonNullable<SessionRow["health"]>): TextPiece {
   return consecutiveFailures > 1 ? painted("yellow", `${failed} (last ${consecutiveFailures})`) : String(failed);
 }

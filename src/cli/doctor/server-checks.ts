@@ -43,7 +43,7 @@ export function ifAllowed(run: () => Promise<readonly CheckResult[]>): () => Pro
     try {
       return await run();
     } catch (error) {
-      if (isAbout(error, "unauthorized", "forbidden")) return [note("not looked at: this token does not allow it")];
+      if (isAbout(error, "unauthorized", "forbidden")) return [note("not checked: this token does not allow it")];
       throw error;
     }
   };
@@ -121,4 +121,4 @@ export function judgeClock(theirs: number, before: number, after: number): Check
   return warning(`${words}: the server is ${off > 0 ? "ahead" : "behind"}`, advice);
 }
 
-export const notReached = [note("not looked at, as the server does not answer")];
+export const notReached = [note("not checked: the server does not answer")];

@@ -26,7 +26,7 @@ interface LogSink {
   show(chunk: OutputChunk, gone: AbortSignal): Promise<void> | undefined;
   text(attempt: number, log: string, gone: AbortSignal): Promise<void> | undefined;
   /** A remark on stderr. */
-  say(text: string): void;
+  note(text: string): void;
   /** An attempt has ended. */
   flush(): void;
 }
@@ -52,7 +52,7 @@ export async function followLogs(
       ...{ perdure, job, signal, from: wanted ?? null, once: wanted !== undefined },
       show: (chunk) => (streams.includes(chunk.stream) ? sink.show(chunk, out.gone) : undefined),
       onBegin: (attempt) => {
-        if (!isFirst) sink.say(`attempt ${attempt} of ${job.id} (${jobName(info)})`);
+        if (!isFirst) sink.note(`attempt ${attempt} of ${job.id} (${jobName(info)})`);
         isFirst = false;
       },
       showLog: (attempt, text) => sink.text(attempt, text, out.gone),
@@ -71,7 +71,7 @@ function plainSink({ io, out }: CommandContext, job: JobHandle<unknown>): LogSin
       live.endLine("stdout");
       return live.show({ jobId: job.id, attempt, stream: "stdout", bytes: Buffer.from(log) }, gone);
     },
-    say: (text) => {
+    note: (text) => {
       if (io.isTTY) live.endLine("stdout");
       out.note(text);
     },
@@ -102,7 +102,7 @@ class JsonOutput implements LogSink {
     return this.#write(attempt, "log", log);
   }
 
-  say(text: string): void {
+  note(text: string): void {
     this.#out.note(text);
   }
 

@@ -1,11 +1,16 @@
 /** Options that several commands share: the retry policy, times, and `--env`. */
 import type { Duration } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
+import { MAX_KEY, MAX_NAME } from "../../core/names.ts";
 import type { PolicyFields, PresetName } from "../../core/policy/policy.ts";
 import { PRESET_NAMES } from "../../core/policy/presets.ts";
 import type { Arguments, CommandOption } from "../command.ts";
 import { usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
+
+/** What names and keys must be, for error messages. */
+export const NAME_RULE = `1 to ${MAX_NAME} characters without control characters`;
+export const KEY_RULE = `1 to ${MAX_KEY} characters without control characters`;
 
 // The retry policy that the options of `perdure run` describe.
 

@@ -9,7 +9,7 @@ import type { JobInfo } from "../../core/job/views.ts";
 import { originTag } from "../../dialects/shared.ts";
 import { isId } from "../../lib/id.ts";
 import type { Arguments, CommandOption } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, usageError } from "../exit.ts";
 import { asReference, fullId } from "./job-reference.ts";
 
 const DEFAULT_LIMIT = 20;
@@ -46,7 +46,7 @@ interface JobListRequest {
 export function readPages(given: Arguments, now: number): JobListRequest {
   const all = given.flag("all");
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
-  if (all && limit !== undefined) throw usageError("--all and --limit cannot be used together");
+  if (all && limit !== undefined) throw conflictError("--all", "--limit");
   const filter: JobsFilter = { limit: all ? ALL_PAGE : (limit ?? DEFAULT_LIMIT) };
   for (const [field, { cli }] of FILTER_RULES) {
     const value = cli === undefined ? undefined : optionValue(given, cli, now);
@@ -56,7 +56,7 @@ export function readPages(given: Arguments, now: number): JobListRequest {
   if (cursor !== undefined) filter.cursor = filled("cursor", cursor);
   const origin = given.text("resubmit-of");
   if (origin === undefined) return { filter, all };
-  if (filter.tag !== undefined) throw usageError("--tag and --resubmit-of cannot be used together");
+  if (filter.tag !== undefined) throw conflictError("--tag", "--resubmit-of");
   return { filter, all, origin: asReference(origin) };
 }
 

@@ -5,13 +5,13 @@ import type { Explanation } from "../../core/explain/explain.ts";
 
 export class ProgressPrinter {
   readonly #job: JobHandle<unknown>;
-  readonly #say: (text: string) => void;
+  readonly #note: (text: string) => void;
   #printed: number;
 
   /** `printed`: the last attempt that needs no line. */
-  constructor(job: JobHandle<unknown>, say: (text: string) => void, printed: number) {
+  constructor(job: JobHandle<unknown>, note: (text: string) => void, printed: number) {
     this.#job = job;
-    this.#say = say;
+    this.#note = note;
     this.#printed = printed;
   }
 
@@ -20,7 +20,7 @@ export class ProgressPrinter {
     for (const attempt of (await this.#job.explain()).attempts) {
       const line = attempt.attempt > this.#printed ? attemptLine(attempt) : null;
       if (line === null) continue;
-      this.#say(line);
+      this.#note(line);
       this.#printed = attempt.attempt;
     }
   }

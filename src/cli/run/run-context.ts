@@ -16,7 +16,7 @@ export interface RunContext {
   readonly context: CommandContext;
   readonly live: LiveOutput;
   /** Prints a line on stderr; none with --quiet. */
-  readonly say: (text: string) => void;
+  readonly note: (text: string) => void;
 }
 
 export function attempts(count: number): string {
@@ -24,7 +24,7 @@ export function attempts(count: number): string {
 }
 
 /** Starts a new line first where the command's last one has no end. */
-export function noteWriter({ given, out }: CommandContext, live: LiveOutput): RunContext["say"] {
+export function noteWriter({ given, out }: CommandContext, live: LiveOutput): RunContext["note"] {
   return (text) => {
     if (given.flag("quiet")) return;
     live.endLine("stderr");
@@ -53,7 +53,7 @@ export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): nu
 
 /** Prints how the job ended, with --json also as one object, and returns the exit code. `asked`: that of a signal. */
 export async function reportEnd(
-  { perdure, context, live, say }: RunContext,
+  { perdure, context, live, note }: RunContext,
   job: JobHandle<unknown>,
   asked: number | null = null,
 ): Promise<number> {
@@ -64,7 +64,7 @@ export async function reportEnd(
   const how = info.reason === null ? info.state : `${info.state} (${info.reason})`;
   // Only a name that was given: one made from the command is nothing new.
   const named = info.name === madeName(info) ? "" : ` (${info.name})`;
-  say(`${job.id}${named}: ${how} after ${attempts(info.attempt)}${took}`);
+  note(`${job.id}${named}: ${how} after ${attempts(info.attempt)}${took}`);
   if (!given.flag("json")) return exitCode;
   const { attempts: explained } = await job.explain();
   const winner = info.state === "succeeded" ? info.attempt : null;

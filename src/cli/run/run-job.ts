@@ -41,21 +41,26 @@ interface RunPlace {
 
 export async function runJob(context: CommandContext, target: Target, wanted: RunRequest): Promise<number> {
   const live = new LiveOutput(context.io);
-  const say = noteWriter(context, live);
-  const place = target.kind === "store" ? here(context, target, wanted.key, say) : onServer(context, target);
+  const note = noteWriter(context, live);
+  const place = target.kind === "store" ? here(context, target, wanted.key, note) : onServer(context, target);
   return place.open(async (perdure) => {
-    const run: RunContext = { perdure, context, live, say };
+    const run: RunContext = { perdure, context, live, note };
     const { job, ended, exitCode } = await submitOrResume(run, wanted, place.submit);
     if (exitCode !== null) return exitCode;
-    if (job.created && place.submitted !== null) say(`${job.id}: ${place.submitted}`);
+    if (job.created && place.submitted !== null) note(`${job.id}: ${place.submitted}`);
     const asked = await follow(run, place, job, ended);
     if (asked?.kind !== "leave" || place.left === null) return reportEnd(run, job, asked?.exitCode ?? null);
-    say(`${job.id}: ${place.left(job.id)}`);
-    return context.given.flag("json") ? reportEnd({ ...run, say: () => {} }, job, asked.exitCode) : asked.exitCode;
+    note(`${job.id}: ${place.left(job.id)}`);
+    return context.given.flag("json") ? reportEnd({ ...run, note: () => {} }, job, asked.exitCode) : asked.exitCode;
   });
 }
 
-function here(context: CommandContext, target: StoreTarget, key: string | undefined, say: RunContext["say"]): RunPlace {
+function here(
+  context: CommandContext,
+  target: StoreTarget,
+  key: string | undefined,
+  note: RunContext["note"],
+): RunPlace {
   // A queue of its own, so that no other `perdure run` on this data takes the job; by its key it is found again.
   const queue = runQueue(
     key === undefined ? randomBytes(8).toString("hex") : createHash("sha256").update(key).digest("hex"),
@@ -64,7 +69,7 @@ function here(context: CommandContext, target: StoreTarget, key: string | undefi
     async open(use) {
       const { withWorkingStore } = await import("../target/open-store.ts");
       const log = (level: string, message: string, fields?: Parameters<typeof withFields>[1]) => {
-        if (level === "error") say(`perdure: ${withFields(message, fields)}`);
+        if (level === "error") note(`perdure: ${withFields(message, fields)}`);
       };
       return withWorkingStore(context, target, log, use);
     },
@@ -97,9 +102,9 @@ async function follow(
   job: JobHandle<unknown>,
   ended: number,
 ): Promise<StopRequest | null> {
-  const { perdure, context, live, say } = run;
+  const { perdure, context, live, note } = run;
   const over = new AbortController();
-  const progress = new ProgressPrinter(job, say, ended);
+  const progress = new ProgressPrinter(job, note, ended);
   const show: ShowOutput = (chunk) => live.show(chunk, context.out.gone);
   let [force, release] = [(exitCode: number): void => process.exit(exitCode), () => {}];
   const signals = onStopSignals((exitCode) => force(exitCode));
@@ -120,13 +125,13 @@ async function follow(
       },
     }).then(() => null);
     void reportIfWaiting(run, job, over.signal);
-    const asked = await Promise.race([followed, signals.asked, untilUnread(context)]);
+    const asked = await Promise.race([followed, signals.requested, untilUnread(context)]);
     if (asked === null) return null;
     if (asked.kind === "leave" && place.left !== null) {
       await worker?.stop({ grace: 0 });
       return asked;
     }
-    if (asked.exitCode === 130) say(`${job.id}: cancelling; press Ctrl-C again to exit now`);
+    if (asked.exitCode === 130) note(`${job.id}: cancelling; press Ctrl-C again to exit now`);
     await perdure.cancel(job.id).catch(unlessEnded);
     await followed;
     return { kind: "cancel", exitCode: asked.exitCode };

@@ -90,7 +90,7 @@ async function submitted(
 /** The job with this key, where it has stored standard input and nothing is piped this time: it keeps that input. Null: the
  *  submit decides. */
 async function withStoredInput(
-  { perdure, say }: RunContext,
+  { perdure, note }: RunContext,
   key: string,
   input: ExecInput,
 ): Promise<RunJobHandle | null> {
@@ -98,12 +98,12 @@ async function withStoredInput(
   const [found] = jobs;
   const { stdinFile, ...rest } = (found?.payload ?? {}) as ExecInput;
   if (found === undefined || stdinFile === undefined || JSON.stringify(rest) !== JSON.stringify(input)) return null;
-  say(`${found.id}: nothing is piped; using the ${stdinFile.bytes} bytes of standard input stored with the job`);
+  note(`${found.id}: nothing is piped; using the ${stdinFile.bytes} bytes of standard input stored with the job`);
   return perdure.job(found.id);
 }
 
 async function redriven(
-  { perdure, say }: RunContext,
+  { perdure, note }: RunContext,
   job: RunJobHandle,
   found: JobInfo,
   { changes, name }: RunRequest,
@@ -117,25 +117,25 @@ async function redriven(
     );
   }
   const changed = changedTerms(found, await perdure.redrive(job.id, changes));
-  say(`${job.id}: redriven after ${attempts(found.attempt)}${changed === null ? "" : `, with ${showTerms(changed)}`}`);
+  note(`${job.id}: redriven after ${attempts(found.attempt)}${changed === null ? "" : `, with ${showTerms(changed)}`}`);
   return perdure.job(job.id);
 }
 
 function reportResumed(
-  { say }: RunContext,
+  { note }: RunContext,
   { id, attempt, state, policy, timeoutMs }: JobInfo,
   given: RunRequest,
 ): void {
-  say(`${id}: resuming the job with this key (${attempts(attempt)} so far, ${state})`);
+  note(`${id}: resuming the job with this key (${attempts(attempt)} so far, ${state})`);
   const isOther = JSON.stringify(resolvePolicy(given.retry, "retry")) !== JSON.stringify(policy);
   if (isOther || (given.timeout === undefined ? null : toMs(given.timeout, "--timeout")) !== timeoutMs) {
-    say(`${id}: the job keeps the options it was submitted with`);
+    note(`${id}: the job keeps the options it was submitted with`);
   }
 }
 
 /** The job with this key had ended before. */
 async function reportEnded(here: RunContext, job: RunJobHandle, { state }: JobInfo): Promise<number> {
-  for (const line of (await job.explain()).text.split("\n")) here.say(line);
-  if (state !== "succeeded") here.say("To redrive the job, add --again.");
-  return reportEnd({ ...here, say: () => {} }, job);
+  for (const line of (await job.explain()).text.split("\n")) here.note(line);
+  if (state !== "succeeded") here.note("To redrive the job, add --again.");
+  return reportEnd({ ...here, note: () => {} }, job);
 }

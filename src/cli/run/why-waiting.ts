@@ -19,7 +19,7 @@ const PATIENCE_MS = 2_000;
 type TargetKind = Target["kind"];
 
 export async function reportIfWaiting(
-  { perdure, say, at = "server" }: Pick<RunContext, "perdure" | "say"> & { readonly at?: TargetKind },
+  { perdure, note, at = "server" }: Pick<RunContext, "perdure" | "note"> & { readonly at?: TargetKind },
   job: JobHandle<unknown>,
   signal: AbortSignal,
 ): Promise<void> {
@@ -36,9 +36,9 @@ export async function reportIfWaiting(
       if (lack.isServed || signal.aborted) break;
     }
     if (signal.aborted) return;
-    if (isPaused) say(`${job.id}: waiting: queue ${queue} is paused; resume it with ${resumeCommand(queue)}`);
+    if (isPaused) note(`${job.id}: waiting: queue ${queue} is paused; resume it with ${resumeCommand(queue)}`);
     const words = lack.words(at);
-    if (words !== null) say(`${job.id}: waiting: ${words}`);
+    if (words !== null) note(`${job.id}: waiting: ${words}`);
   } catch {
     // Only the hint is missing.
   }

@@ -5,7 +5,7 @@ import { isAbsolute, resolve } from "node:path";
 import { ConfigError, show } from "../../core/errors.ts";
 import { jsonFault } from "../../lib/json-text.ts";
 import type { Arguments, CommandContext, CommandOption } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, usageError } from "../exit.ts";
 import { bytesOf, entryOf, type FileJob } from "../input/job-file.ts";
 import { envOf, POLICY_OPTIONS, policyOf, timeOf } from "../input/shared-options.ts";
 import { isThisMachine, type Target } from "../target/target.ts";
@@ -166,7 +166,7 @@ function givenFields(given: Arguments): Record<string, unknown> {
     parent: given.text("parent"),
     resources: resourcesOf(given),
   };
-  if (given.flag("delay") && given.flag("run-at")) throw usageError("--delay and --run-at cannot be used together");
+  if (given.flag("delay") && given.flag("run-at")) throw conflictError("--delay", "--run-at");
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
@@ -182,8 +182,7 @@ function retryOf(given: Arguments): unknown {
   const other = POLICY_OPTIONS.find(({ name }) => given.flag(name));
   const text = given.text("retry");
   if (text === undefined) return other === undefined ? undefined : policyOf(given);
-  if (other !== undefined)
-    throw usageError(`--retry and --${other.name} cannot be used together: --retry is the whole policy`);
+  if (other !== undefined) throw conflictError("--retry", `--${other.name}`, "--retry is the whole policy");
   return jsonOf(text, "--retry");
 }
 

@@ -2,7 +2,7 @@
 import { show } from "../../core/errors.ts";
 import type { RedriveChanges } from "../../core/job/redrive.ts";
 import type { Arguments, CommandOption } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, usageError } from "../exit.ts";
 import { givenPolicyOf, POLICY_OPTIONS, timeOf } from "../input/shared-options.ts";
 import { checkedOptions, jsonOf } from "./entry-from-options.ts";
 
@@ -54,6 +54,6 @@ function retryOf(given: Arguments): unknown {
   const other = POLICY_OPTIONS.find(({ name }) => given.flag(name));
   const json = given.text("retry");
   if (json === undefined) return other === undefined ? undefined : givenPolicyOf(given);
-  if (other !== undefined) throw usageError(`--retry and --${other.name} cannot be used together`);
+  if (other !== undefined) throw conflictError("--retry", `--${other.name}`);
   return jsonOf(json, "--retry");
 }

@@ -133,7 +133,7 @@ async function waitForEnds(
   const handles = jobs.map(({ job }) => job);
   return untilInterrupted(context, async (signal) => {
     const over = new AbortController();
-    const there = { perdure, say: (text: string) => out.note(text), at: target.kind };
+    const there = { perdure, note: (text: string) => out.note(text), at: target.kind };
     const unwarned = handles.filter(({ id }) => !warnings.has(id));
     for (const job of unwarned.slice(0, 3)) void reportIfWaiting(there, job, over.signal);
     const ends = await Promise.all(

@@ -16,7 +16,7 @@ import { isPostgres } from "../../store/open.ts";
 import type { CommandContext, CommandOption } from "../command.ts";
 import { type Config, loadConfig, optionsFor } from "../config/config.ts";
 import { type SettingKey, settingOf } from "../config/settings.ts";
-import { CliError, EXIT, usageError } from "../exit.ts";
+import { CliError, conflictError, EXIT, usageError } from "../exit.ts";
 import { requireClosed, requireOwned } from "../input/read-file.ts";
 import { DATABASE, type DataDir, dataAt } from "./data-directory.ts";
 import { databaseOf, liveServer, refuseOtherDatabase, SERVER_FILE } from "./server-notes.ts";
@@ -49,7 +49,7 @@ export function targetOf(context: Pick<CommandContext, "given" | "io">): Target 
   const config = loadConfig(context, KEYS);
   const isByOption = (key: SettingKey) => config.sourceOf(key).startsWith("--");
   const rival = (["url", "data"] as const).find((key) => isByOption("db") && isByOption(key));
-  if (rival !== undefined) throw usageError(`--db and --${settingOf(rival).flag} cannot be used together`);
+  if (rival !== undefined) throw conflictError("--db", `--${settingOf(rival).flag}`);
   const dir = dataAt(config.text("data"), config.sourceOf("data"), context.io.cwd);
   const namespace = config.text("namespace");
   const through = (address: TargetAddress): Target => {
