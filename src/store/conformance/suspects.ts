@@ -2,7 +2,7 @@
 import { expect, test } from "vitest";
 import type { Crash } from "../../core/decision/evidence.ts";
 import type { NewSession } from "../../core/worker-protocol.ts";
-import { BESIDE_OTHERS_MS, MAKE_ROOM_MS } from "../claim-rules.ts";
+import { BESIDE_OTHERS_MS, MAKE_ROOM_MS } from "../plan/claim.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, LEASE, MINUTE, placeOf, reaped, SECOND, T0 } from "./kit.ts";
 

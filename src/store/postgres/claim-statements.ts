@@ -1,7 +1,6 @@
 /** The statements of a claim, and the columns that they return of a started job. */
 
 import { SUSPECT_STREAK } from "../../core/decision/evidence.ts";
-import type { ClaimAnswer } from "../store.ts";
 import type { PgRow } from "./driver.ts";
 import { writeJobEvents } from "./events.ts";
 
@@ -170,11 +169,6 @@ export function inLine(a: PgRow, b: PgRow): number {
   return (
     (a[4] as number) - (b[4] as number) || (a[5] as number) - (b[5] as number) || (a[0] as number) - (b[0] as number)
   );
-}
-
-/** Nothing is due before `nextAt`. */
-export function later(nextAt: number): ClaimAnswer {
-  return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
 }
 
 /** One suspect, and whether it may run beside other jobs. */

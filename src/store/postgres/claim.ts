@@ -3,7 +3,6 @@
 import { ALONE_MS } from "../../core/decision/evidence.ts";
 import { startedText } from "../../core/job/lifecycle.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
-import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, ROOM_CHECK_MS, SuspectTrials } from "../claim-rules.ts";
 import type { InternedValues } from "../job-row.ts";
 import type { LaneWindow } from "../lane.ts";
 import {
@@ -16,6 +15,17 @@ import {
   lightShare,
   type SessionLanes,
 } from "../lane-fairness.ts";
+import {
+  claimedJob,
+  DEAD,
+  firstAnswer,
+  NEXT_WINDOW_MS,
+  noJobs,
+  ROOM_CHECK_MS,
+  refusedClaim,
+  repeatedAnswer,
+  SuspectTrials,
+} from "../plan/claim.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED, type StartedJob, type StoredJob } from "../stored-job.ts";
 import { admission, byLine, holdKeeper, type PostgresAdmitted } from "./admission.ts";
@@ -28,7 +38,6 @@ import {
   inLine,
   isCovered,
   isRare,
-  later,
   START_MANY,
   START_ONE,
   START_OTHERS,
@@ -135,11 +144,10 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
       }
       const lanes = heavy === null ? light.lanes : [...light.lanes, ...heavy.lanes];
       const [row] = await db.read(idle, [facts.no, now, facts.leaseMs, ints(lanes)]);
-      const [alive, inTime, lastLane, nextAt, suspects, drain, aloneUntil] = row ?? [false];
-      if (alive !== true) return DEAD;
-      if (drain === true) return DRAINING;
-      if (inTime !== true) return LATE;
-      if (aloneUntil != null && (aloneUntil as number) > now) return later(aloneUntil as number);
+      const [alive, inTime, lastLane, nextAt, suspects, drain, aloneUntil = null] = row ?? [false];
+      const state = { isOver: alive !== true, isDraining: drain === true, isLate: inTime !== true };
+      const refused = refusedClaim({ ...state, aloneUntil: aloneUntil as number | null }, now);
+      if (refused !== null) return refused;
       if (Number(lastLane) > interned.lastLane && round === 0) {
         await interned.readLanes();
         continue;
@@ -149,8 +157,7 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
         continue;
       }
       goOn();
-      const next = light.partial || heavy?.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null);
-      return { alive: true, drain: false, jobs: [], nextAt: next, delivery: null };
+      return noJobs(light.partial || heavy?.partial ? now + NEXT_WINDOW_MS : (nextAt as number | null));
     }
   }
 
@@ -189,7 +196,7 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     for (const [no, isBusy] of found) {
       const suspect = no as number;
       const turn = isBusy === true ? trials.turn(suspect, facts.no, now) : "take";
-      if (turn === "wait") return later(now + ROOM_CHECK_MS);
+      if (turn === "wait") return noJobs(now + ROOM_CHECK_MS);
       if (turn === "leave") continue;
       trials.taken(suspect);
       const answer = await take(startSuspect, call, { no: suspect, beside: isBusy === true });
@@ -238,10 +245,7 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     if (rows.length + begun.length + overBudget.length === 0) return null;
     const covered = begun.map(([no]) => no);
     const jobs = await startedJobs(facts, share, rows, covered, now);
-    // An empty answer is not stored, so it has no reply number.
-    const delivery = request.claimId === null || jobs.length === 0 ? null : 1;
-    const answer = { alive: true, drain: false, jobs, nextAt: null, delivery };
-    return overBudget.length === 0 ? answer : { ...answer, overBudget };
+    return firstAnswer(request, jobs, overBudget);
   }
 
   /** A claim with an id is stored with its jobs under the session's lock, so that a repeat finds it. One that needs cpu
@@ -327,7 +331,7 @@ export function claimVerb(context: PostgresContext, sessionFacts: ReadSessionFac
     const { drain, delivery, held } = earlier;
     const names = await learnRows(interned, held);
     const jobs = held.map((row) => claimedJob(generation, facts.id, toWhole(row, names)));
-    return { alive: true, drain, jobs, nextAt: null, delivery };
+    return repeatedAnswer(drain, jobs, delivery);
   }
 
   /** The jobs of an earlier claim whose reply was lost, as far as the session still holds them. */

@@ -1,8 +1,7 @@
 /** The insert verbs: jobs, children under the locks of their parents, and jobs within a transaction of the caller. */
 
 import { ConfigError, PerdureError } from "../../core/errors.ts";
-import { JOB_STATES, type JobState } from "../../core/job/job.ts";
-import { type ParentFacts, refusedChild } from "../family-rules.ts";
+import { isFree, keyAnswer, type ParentFacts, parentFacts, refusedChild } from "../plan/insert.ts";
 import type { InsertAnswer, NewJob, TransactionClient } from "../store.ts";
 import { ints, texts } from "./arrays.ts";
 import type { PgConnection } from "./connections.ts";
@@ -16,8 +15,8 @@ import {
   keyName,
   LOGGED,
   type NameNumbers,
+  numberOrNull,
   type RunStatement,
-  takenAnswer,
 } from "./insert.ts";
 import { runLaneHolder } from "./run-lanes.ts";
 import { IN_TRANSACTION } from "./watch.ts";
@@ -28,7 +27,7 @@ import { IN_TRANSACTION } from "./watch.ts";
 
 function childInserter(context: PostgresContext) {
   const { sql, interned } = context;
-  const { insert, takenKeys } = inserter(context);
+  const { insert, keyOwners } = inserter(context);
   const lock = sql(
     "insert_parents",
     `select b.id, j.lane, j.state, j.attempt, j.cancel_requested_at, j.budget from $s.submission b join $s.job j on j.no = b.job
@@ -69,13 +68,11 @@ function childInserter(context: PostgresContext) {
   }
 
   function factsOf([, lane, state, attempt, cancelRequestedAt, budget]: PgRow): ParentFacts {
-    return {
-      namespace: interned.lane(Number(lane)).namespace,
-      state: JOB_STATES[Number(state)] as JobState,
-      attempt: Number(attempt),
-      cancelRequestedAt: cancelRequestedAt === null ? null : Number(cancelRequestedAt),
-      budget: budget === null ? null : Number(budget),
+    const row = {
+      ...{ state: Number(state), attempt: Number(attempt) },
+      ...{ cancel_requested_at: numberOrNull(cancelRequestedAt), budget: numberOrNull(budget) },
     };
+    return parentFacts(row, interned.lane(Number(lane)).namespace);
   }
 
   /** Some of the jobs that their parents refuse may exist: under their key, or stored by the first try of a repeat. */
@@ -87,21 +84,15 @@ function childInserter(context: PostgresContext) {
   ): Promise<void> {
     const refused = items.map((item, i) => ({ ...item, i })).filter(({ i }) => answers[i] !== null);
     const named = refused.filter(({ job }) => job.key !== null);
-    const rows =
-      named.length === 0
-        ? []
-        : await takenKeys(
-            named.map(({ job }) => job),
-            ask,
-          );
+    const keyed = named.map(({ job }) => job);
+    const owners = keyed.length === 0 ? null : await keyOwners(keyed, ask);
     // Each job only conflicts with jobs before it in the list.
     const places = new Map(items.map(({ job }, i) => [job.id, i]));
-    const byKey = new Map(rows.map((row) => [keyName(row[0] as string, row[1] as string), row]));
     for (const { job, now, i } of named) {
-      const row = byKey.get(keyName(job.namespace, job.key as string));
-      if (row === undefined || (row[6] !== null && Number(row[6]) <= now)) continue;
-      if ((places.get(row[2] as string) ?? -1) > i) continue;
-      answers[i] = row[2] === job.id ? { status: "inserted", id: job.id } : takenAnswer(job, row);
+      const owner = owners?.get(keyName(job.namespace, job.key as string));
+      if (owner === undefined || isFree(owner, now)) continue;
+      if ((places.get(owner.id) ?? -1) > i) continue;
+      answers[i] = owner.id === job.id ? { status: "inserted", id: job.id } : keyAnswer(job, owner);
     }
     if (tries === 0 || refused.length === 0) return;
     const stored = new Set((await ask(there, [texts(refused.map(({ job }) => job.id))])).map(([id]) => id));

@@ -1,11 +1,11 @@
 /** Inserts lists of jobs: the statements with their values, and the answers for submit keys that exist already. */
 import { hasBudget } from "../../core/decision/budget.ts";
 import { isOutage } from "../../core/errors.ts";
-import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import { submittedText } from "../../core/job/lifecycle.ts";
 import { newLedger } from "../ledger.ts";
+import { type KeyOwner, keyAnswer } from "../plan/insert.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
-import { checkAt, isSameBody, STATE_CODES } from "../stored-job.ts";
+import { checkAt, STATE_CODES } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow, PgStatement, PgValue } from "./driver.ts";
@@ -207,7 +207,7 @@ export function inserter(context: PostgresContext) {
   const statements = insertStatements(sql);
   const byKey = sql(
     "keys",
-    `select k.namespace, k.key, k.id, k.body_hash, k.state, k.chapter, k.until, j.state, j.chapter
+    `select k.namespace, k.key, k.id, k.body_hash, coalesce(j.state, k.state), coalesce(j.chapter, k.chapter), k.until
      from unnest($1::text[], $2::text[]) as want (namespace, key)
      join $s.submit_key k on k.namespace = want.namespace and k.key = want.key
      left join $s.submission b on b.id = k.id left join $s.job j on j.no = b.job`,
@@ -282,42 +282,41 @@ export function inserter(context: PostgresContext) {
     ask: RunStatement,
   ): Promise<number[]> {
     const jobs = taken.map((i) => (items[i] as InsertItem).job);
-    const found = new Map<string, PgRow>();
     // Other jobs of this list may be stored already: after an error now, the outcome is unknown.
-    const rows = await takenKeys(jobs, ask).catch((error: unknown) => {
+    const owners = await keyOwners(jobs, ask).catch((error: unknown) => {
       throw isOutage(error) ? explained(new UnknownCommit(messageOf(error))) : error;
     });
-    for (const row of rows) found.set(keyName(row[0] as string, row[1] as string), row);
     const gone: number[] = [];
     for (const i of taken) {
       const { job } = items[i] as InsertItem;
-      const row = found.get(keyName(job.namespace, job.key as string));
-      if (row === undefined) gone.push(i);
-      else answers[i] = takenAnswer(job, row);
+      const owner = owners.get(keyName(job.namespace, job.key as string));
+      if (owner === undefined) gone.push(i);
+      else answers[i] = keyAnswer(job, owner);
     }
     return gone;
   }
 
-  /** The jobs that have these keys, as `takenAnswer` reads them. */
-  function takenKeys(jobs: readonly NewJob[], ask: RunStatement): Promise<PgRow[]> {
-    return ask(byKey, [texts(jobs.map((job) => job.namespace)), texts(jobs.map((job) => job.key))]);
+  /** The owners of these jobs' keys, by `keyName`. */
+  async function keyOwners(jobs: readonly NewJob[], ask: RunStatement): Promise<ReadonlyMap<string, KeyOwner>> {
+    const rows = await ask(byKey, [texts(jobs.map((job) => job.namespace)), texts(jobs.map((job) => job.key))]);
+    return new Map(rows.map((row) => [keyName(row[0] as string, row[1] as string), toKeyOwner(row)]));
   }
 
-  return { storeNames, insert, takenKeys };
+  return { storeNames, insert, keyOwners };
 }
 
-export function takenAnswer(
-  job: NewJob,
-  [, , id, bodyHash, stubState, stubChapter, until, state, chapter]: PgRow,
-): InsertAnswer {
-  if (!isSameBody(bodyHash as string, job.bodyHash)) return { status: "conflict", id: id as string };
+/** Over a caller's own connection numbers may come as texts. */
+function toKeyOwner([, , id, bodyHash, state, chapter, until]: PgRow): KeyOwner {
   return {
-    status: "exists",
-    id: id as string,
-    state: JOB_STATES[Number(state ?? stubState ?? 0)] as JobState,
-    chapter: Number(chapter ?? stubChapter ?? 1),
-    pruned: until !== null,
+    ...{ id: id as string, bodyHash: bodyHash as string },
+    state: numberOrNull(state),
+    chapter: numberOrNull(chapter),
+    until: numberOrNull(until),
   };
+}
+
+export function numberOrNull(value: unknown): number | null {
+  return value === null ? null : Number(value);
 }
 
 export function keyName(namespace: string, key: string): string {

@@ -3,9 +3,20 @@
 import { ALONE_MS, SUSPECT_STREAK } from "../../core/decision/evidence.ts";
 import { startedText } from "../../core/job/lifecycle.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
-import { claimedJob, DEAD, DRAINING, LATE, NEXT_WINDOW_MS, ROOM_CHECK_MS, SuspectTrials } from "../claim-rules.ts";
 import type { LaneWindow } from "../lane.ts";
 import { fitting, freeCapacity, heavyShares, type LaneShare, LaneTurns, lightShare } from "../lane-fairness.ts";
+import {
+  type ClaimingState,
+  claimedJob,
+  DEAD,
+  firstAnswer,
+  NEXT_WINDOW_MS,
+  noJobs,
+  ROOM_CHECK_MS,
+  refusedClaim,
+  repeatedAnswer,
+  SuspectTrials,
+} from "../plan/claim.ts";
 import type { ClaimAnswer, ClaimRequest } from "../store.ts";
 import { MAX_STARTED } from "../stored-job.ts";
 import { admission, holdKeeper } from "./admission.ts";
@@ -190,33 +201,24 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
 
   function peek(request: ClaimRequest, now: number): ClaimAnswer | null {
     const facts = session.get(request.session) as ClaimingSession | undefined;
-    if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
-    if (request.claimId !== null && (request.last || recall.get(facts.no, request.claimId) !== undefined)) return null;
-    if (facts.draining_at !== null) return DRAINING;
-    if (facts.lease_ends_at < now) return LATE;
-    const alone = triesOne(facts, now);
-    if (alone !== null) return alone;
+    if (facts === undefined) return DEAD;
+    const state = stateOf(facts, now);
+    const isKnown = () => recall.get(facts.no, request.claimId) !== undefined;
+    if (!state.isOver && request.claimId !== null && (request.last || isKnown())) return null;
+    const refused = refusedClaim(state, now);
+    if (refused !== null) return refused;
     const sight = sightOf(facts, request, now);
     const [head] = sight.shares.flatMap((share) => pick(facts, share.lanes, 1, now, ANY_STREAK));
     if (head === undefined) return nothingDue(facts, sight, now);
     if (head[2] < SUSPECT_STREAK) return null;
     const found = pickFirst(facts, sight, now);
-    if (found === MAKE_ROOM) return later(now + ROOM_CHECK_MS);
+    if (found === MAKE_ROOM) return noJobs(now + ROOM_CHECK_MS);
     return found === null ? nothingDue(facts, sight, now) : null;
-  }
-
-  /** The session runs a suspect, which must stay alone. */
-  function triesOne({ alone_until }: ClaimingSession, now: number): ClaimAnswer | null {
-    return alone_until === null || alone_until <= now ? null : later(alone_until);
-  }
-
-  function later(nextAt: number): ClaimAnswer {
-    return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
   }
 
   function nothingDue(facts: ClaimingSession, sight: SqliteClaimScan, now: number): ClaimAnswer {
     goOn(facts, sight);
-    return { alive: true, drain: false, jobs: [], nextAt: nextAt(sight, now), delivery: null };
+    return noJobs(nextAt(sight, now));
   }
 
   function goOn(facts: ClaimingSession, { light, heavy }: SqliteClaimScan): void {
@@ -247,26 +249,23 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
 
   function claimOne(request: ClaimRequest, now: number): ClaimAnswer {
     const facts = session.get(request.session) as ClaimingSession | undefined;
-    if (facts === undefined || facts.reaped === 1 || facts.ended_at !== null) return DEAD;
-    if (request.claimId !== null) {
-      const drain = facts.draining_at !== null;
+    if (facts === undefined) return DEAD;
+    const state = stateOf(facts, now);
+    if (!state.isOver && request.claimId !== null) {
       const earlier = repeat.get(facts.no, request.claimId) as { jobs: string; deliveries: number } | undefined;
       if (earlier !== undefined) {
-        const { jobs, deliveries } = earlier;
-        return { alive: true, drain, jobs: again(facts, jobs), nextAt: null, delivery: deliveries };
+        return repeatedAnswer(state.isDraining, again(facts, earlier.jobs), earlier.deliveries);
       }
       if (request.last) {
         remember.run(facts.no, request.claimId, now, "[]");
-        return { alive: true, drain, jobs: [], nextAt: null, delivery: 1 };
+        return repeatedAnswer(state.isDraining, [], 1);
       }
     }
-    if (facts.draining_at !== null) return DRAINING;
-    if (facts.lease_ends_at < now) return LATE;
-    const alone = triesOne(facts, now);
-    if (alone !== null) return alone;
+    const refused = refusedClaim(state, now);
+    if (refused !== null) return refused;
     const sight = sightOf(facts, request, now);
     const found = pickFirst(facts, sight, now);
-    if (found === MAKE_ROOM) return later(now + ROOM_CHECK_MS);
+    if (found === MAKE_ROOM) return noJobs(now + ROOM_CHECK_MS);
     if (found === null) return nothingDue(facts, sight, now);
     const { share } = found;
     turns.taken(facts.no, share);
@@ -274,7 +273,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
     const { may, overBudget } = admit(found.picked, now);
     const picked = may.map(([no]) => no);
     if (found.alone) for (const [no] of found.picked) trials.taken(no);
-    if (picked.length === 0) return { alive: true, drain: false, jobs: [], nextAt: null, delivery: null, overBudget };
+    if (picked.length === 0) return firstAnswer(request, [], overBudget);
     start.run(facts.no, now, JSON.stringify(picked));
     if (found.alone) {
       tryAlone.run(now + ALONE_MS, facts.no);
@@ -294,8 +293,7 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
       const held = picked.map((no, i) => [no, (jobs[i] as ClaimedJob).attempt]);
       remember.run(facts.no, request.claimId, now, JSON.stringify(held));
     }
-    const answer = { alive: true, drain: false, jobs, nextAt: null, delivery: request.claimId === null ? null : 1 };
-    return overBudget.length === 0 ? answer : { ...answer, overBudget };
+    return firstAnswer(request, jobs, overBudget);
   }
 
   /** The jobs of an earlier claim whose reply was lost, as far as the session still holds them. */
@@ -316,6 +314,15 @@ export function claimVerb(context: SqliteContext): ClaimVerb {
   }
 
   return { order: 9, run, peek };
+}
+
+function stateOf(facts: ClaimingSession, now: number): ClaimingState {
+  return {
+    isOver: facts.reaped === 1 || facts.ended_at !== null,
+    isDraining: facts.draining_at !== null,
+    isLate: facts.lease_ends_at < now,
+    aloneUntil: facts.alone_until,
+  };
 }
 
 function longestDue(a: DueRow, b: DueRow): number {

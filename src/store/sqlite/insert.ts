@@ -1,11 +1,18 @@
 /** Stores new jobs. Keys are checked first, then parents: the write lock is held, so nothing changes in between. */
 import { hasBudget } from "../../core/decision/budget.ts";
-import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import { submittedText } from "../../core/job/lifecycle.ts";
-import { type ParentFacts, refusedChild } from "../family-rules.ts";
 import { newLedger } from "../ledger.ts";
+import {
+  isFree,
+  type KeyOwner,
+  keyAnswer,
+  type ParentFacts,
+  type ParentRow,
+  parentFacts,
+  refusedChild,
+} from "../plan/insert.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
-import { checkAt, isSameBody, STATE_CODES } from "../stored-job.ts";
+import { checkAt, STATE_CODES } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
 import { BulkInsert, type SqlValue } from "./driver.ts";
 import { refusal, type SqliteVerb } from "./writer.ts";
@@ -15,22 +22,8 @@ interface SqliteInsertItem {
   readonly now: number;
 }
 
-interface KeyRow {
-  readonly id: string;
-  readonly body_hash: string;
-  readonly stub_state: number | null;
-  readonly stub_chapter: number | null;
-  readonly until: number | null;
-  readonly state: number | null;
-  readonly chapter: number | null;
-}
-
-interface InsertParentRow {
+interface InsertParentRow extends ParentRow {
   readonly lane: number;
-  readonly state: number;
-  readonly attempt: number;
-  readonly cancel_requested_at: number | null;
-  readonly budget: number | null;
 }
 
 export function insertVerb({ db, interned, events }: SqliteContext): SqliteVerb<SqliteInsertItem, InsertAnswer> {
@@ -49,24 +42,19 @@ export function insertVerb({ db, interned, events }: SqliteContext): SqliteVerb<
   const lastNo = db.prepare("select seq from sqlite_sequence where name = 'job'");
   // The state of the job if it still exists, or of the stub if it was pruned.
   const byKey = db.prepare(
-    `select k.id, k.body_hash, k.state as stub_state, k.chapter as stub_chapter, k.until, j.state, j.chapter
+    `select k.id, k.body_hash as bodyHash, k.until, coalesce(j.state, k.state) as state,
+       coalesce(j.chapter, k.chapter) as chapter
      from submit_key k left join job j on j.id = k.id where k.namespace = ? and k.key = ?`,
   );
   const dropKey = db.prepare("delete from submit_key where namespace = ? and key = ?");
   const addKey = db.prepare("insert into submit_key (namespace, key, id, body_hash) values (?, ?, ?, ?)");
 
   function findKey(job: NewJob, now: number): InsertAnswer | null {
-    const row = byKey.get(job.namespace, job.key) as KeyRow | undefined;
-    if (row === undefined) return null;
-    if (row.until !== null && row.until <= now) {
-      dropKey.run(job.namespace, job.key);
-      return null;
-    }
-    if (!isSameBody(row.body_hash, job.bodyHash)) return { status: "conflict", id: row.id };
-    // A job of this same list has its key but no row yet: only a stub has an end of its window.
-    const pruned = row.until !== null;
-    const state = JOB_STATES[row.state ?? row.stub_state ?? 0] as JobState;
-    return { status: "exists", id: row.id, state, chapter: row.chapter ?? row.stub_chapter ?? 1, pruned };
+    const owner = byKey.get(job.namespace, job.key) as KeyOwner | undefined;
+    if (owner === undefined) return null;
+    if (!isFree(owner, now)) return keyAnswer(job, owner);
+    dropKey.run(job.namespace, job.key);
+    return null;
   }
 
   /** Nothing changes a parent while a list is stored. */
@@ -74,16 +62,7 @@ export function insertVerb({ db, interned, events }: SqliteContext): SqliteVerb<
     const known = seen.get(id);
     if (known !== undefined) return known;
     const row = parentById.get(id) as InsertParentRow | undefined;
-    const found =
-      row === undefined
-        ? null
-        : {
-            namespace: interned.lane(row.lane).namespace,
-            state: JOB_STATES[row.state] as JobState,
-            attempt: row.attempt,
-            cancelRequestedAt: row.cancel_requested_at,
-            budget: row.budget,
-          };
+    const found = row === undefined ? null : parentFacts(row, interned.lane(row.lane).namespace);
     seen.set(id, found);
     return found;
   }

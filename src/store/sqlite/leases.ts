@@ -1,8 +1,8 @@
 /** Leases of claimed jobs: a session renews them, and a claim whose reply could not be delivered is withdrawn. */
 import { mostUsage, type Usage } from "../../core/job/job.ts";
 import type { HeldAttempt, RenewAnswer } from "../../core/worker-protocol.ts";
-import { noteUndelivered } from "../claim-rules.ts";
 import { isOverspent, Ledgers } from "../ledger.ts";
+import { noteUndelivered } from "../plan/claim.ts";
 import type { RenewRequest, WithdrawRequest } from "../store.ts";
 import { jsonOrNull, parseOrNull } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";

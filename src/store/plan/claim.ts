@@ -1,11 +1,11 @@
 /** Rules of a claim that both adapters share: what a worker receives, the fixed answers, and when a suspect job runs
  *  alone in its worker. */
 
-import { ALONE_MS } from "../core/decision/evidence.ts";
-import { resourcesIn } from "../core/input/resources.ts";
-import type { ClaimedJob } from "../core/worker-protocol.ts";
-import type { ClaimAnswer } from "./store.ts";
-import { leaseToken, type StartedJob } from "./stored-job.ts";
+import { ALONE_MS } from "../../core/decision/evidence.ts";
+import { resourcesIn } from "../../core/input/resources.ts";
+import type { ClaimedJob } from "../../core/worker-protocol.ts";
+import type { ClaimAnswer, ClaimRequest, OverBudgetJob } from "../store.ts";
+import { leaseToken, type StartedJob } from "../stored-job.ts";
 
 // What a worker receives for a claimed job.
 
@@ -29,18 +29,51 @@ export function claimedJob(generation: string, session: string, { job, payload, 
   return needs === null ? claimed : { ...claimed, needs };
 }
 
+// The answer to a claim, and when a session gets nothing.
+
 export const DEAD: ClaimAnswer = Object.freeze({ alive: false, drain: false, jobs: [], nextAt: null, delivery: null });
-/** The session's lease has expired: the reaper would take back any job at once and count the attempt. It gets jobs
- *  again after it has renewed. */
-export const LATE: ClaimAnswer = Object.freeze({ alive: true, drain: false, jobs: [], nextAt: null, delivery: null });
-/** The session is draining. */
-export const DRAINING: ClaimAnswer = Object.freeze({
-  alive: true,
-  drain: true,
-  jobs: [],
-  nextAt: null,
-  delivery: null,
-});
+
+/** Nothing is due before `nextAt`. */
+export function noJobs(nextAt: number | null): ClaimAnswer {
+  return { alive: true, drain: false, jobs: [], nextAt, delivery: null };
+}
+
+/** The first answer to a claim that started jobs, or made some fail. */
+export function firstAnswer(
+  { claimId }: Pick<ClaimRequest, "claimId">,
+  jobs: ClaimedJob[],
+  overBudget: readonly OverBudgetJob[],
+): ClaimAnswer {
+  // A claim that got no job is not stored, so it has had no reply yet.
+  const delivery = claimId === null || jobs.length === 0 ? null : 1;
+  const answer = { alive: true, drain: false, jobs, nextAt: null, delivery };
+  return overBudget.length === 0 ? answer : { ...answer, overBudget };
+}
+
+/** The answer to a claim whose id was used before, with the jobs that it still holds. */
+export function repeatedAnswer(drain: boolean, jobs: ClaimedJob[], delivery: number | null): ClaimAnswer {
+  return { alive: true, drain, jobs, nextAt: null, delivery };
+}
+
+/** What decides whether a session may claim. */
+export interface ClaimingState {
+  /** It has ended, or does not exist. */
+  readonly isOver: boolean;
+  readonly isDraining: boolean;
+  /** Its lease has expired. */
+  readonly isLate: boolean;
+  /** Until then it runs one suspect and nothing beside it. */
+  readonly aloneUntil: number | null;
+}
+
+/** The answer for a session that gets no jobs now; null if it may claim. */
+export function refusedClaim(session: ClaimingState, now: number): ClaimAnswer | null {
+  if (session.isOver) return DEAD;
+  if (session.isDraining) return { ...noJobs(null), drain: true };
+  // The reaper would take its jobs back at once and count the attempts. It gets some when it has renewed.
+  if (session.isLate) return noJobs(null);
+  return session.aloneUntil === null || session.aloneUntil <= now ? null : noJobs(session.aloneUntil);
+}
 
 /** When a session with more lanes than one claim scans should claim again. */
 export const NEXT_WINDOW_MS = 25;
