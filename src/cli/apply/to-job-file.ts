@@ -1,5 +1,7 @@
 /** A job as a job file of ours says it: what `perdure convert` prints and `perdure submit -f` reads again, to the same job. */
 import { isPlain } from "../../core/check.ts";
+import type { Duration } from "../../core/duration.ts";
+import type { PolicyFields } from "../../core/policy/policy.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { showSpan } from "../config/show-value.ts";
 import { entryOf } from "../input/job-file.ts";
@@ -26,7 +28,9 @@ interface DurationFields {
   readonly [field: string]: true | DurationFields;
 }
 const BACKOFF: DurationFields = { initial: true, max: true, min: true, delay: true, delays: true };
-const POLICY_SPANS: DurationFields = {
+/** The fields of a policy that are times: the type asks for each. */
+type PolicySpans = { readonly [F in keyof PolicyFields as Duration extends PolicyFields[F] ? F : never]-?: true };
+const POLICY_SPANS: PolicySpans & DurationFields = {
   ...{ backoff: BACKOFF, maxElapsed: true, retryAfterMax: true, rules: { backoff: BACKOFF } },
   workerLost: { backoff: BACKOFF, poison: { within: true } },
 };

@@ -5,13 +5,13 @@ import { type Duration, toMs } from "../duration.ts";
 import type { Backoff, BackoffInput, Policy, PolicyFields, Rule, RuleInput } from "./policy.ts";
 
 export function toPolicyInput(policy: Policy): PolicyFields {
-  const { maxElapsedMs, retryWhen, stopWhen, budget } = policy;
-  return {
+  const { budget } = policy;
+  // What is null is so under every preset, and is left out. The type asks for each field, so that a new one is not forgotten here.
+  const fields: { readonly [F in Exclude<keyof PolicyFields, "atMostOnce">]-?: PolicyFields[F] | null } = {
     preset: policy.preset,
     maxAttempts: policy.maxAttempts,
     backoff: backoffInput(policy.backoff),
-    // What is null is so under every preset.
-    ...(maxElapsedMs === null ? {} : { maxElapsed: maxElapsedMs }),
+    maxElapsed: policy.maxElapsedMs,
     maxDefers: policy.maxDefers,
     honourRetryAfter: policy.honourRetryAfter,
     retryAfterMax: policy.retryAfterMaxMs,
@@ -19,8 +19,8 @@ export function toPolicyInput(policy: Policy): PolicyFields {
     noRetryOnExitCodes: policy.noRetryOnExitCodes,
     retryOn: policy.retryOn,
     noRetryOn: policy.noRetryOn,
-    ...(retryWhen === null ? {} : { retryWhen }),
-    ...(stopWhen === null ? {} : { stopWhen }),
+    retryWhen: policy.retryWhen,
+    stopWhen: policy.stopWhen,
     rules: policy.rules.map(ruleInput),
     onTimeout: policy.onTimeout,
     onUnknown: policy.onUnknown,
@@ -31,6 +31,7 @@ export function toPolicyInput(policy: Policy): PolicyFields {
       ...(budget.estimate === undefined ? {} : { estimate: amounts(budget.estimate) }),
     },
   };
+  return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null)) as PolicyFields;
 }
 
 /** A policy with some of its fields replaced. Of a budget and of a backoff of the same type the fields that are not named
