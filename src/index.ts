@@ -1,4 +1,4 @@
-/** The door `perdure`: the library. */
+/** The entry point `perdure`: the library. */
 
 export type { RedriveManyAnswer, RedriveManyOptions, SkippedJob } from "./core/api/commands.ts";
 export type { FeedOptions } from "./core/api/events.ts";

@@ -8,6 +8,7 @@ import type { JobOutputs } from "../core/api/outputs.ts";
 import { asInteger, asText } from "../core/check.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type Blobs, INPUT_ATTEMPT, type AttemptPlaces as LocalPlaces, STDIN } from "../store/blobs.ts";
+import { isPostgres } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
 import type { AttemptDirectories, RunningAttempt } from "../worker/exec/exec-executor.ts";
 import type { OpenOptions } from "./options.ts";
@@ -40,7 +41,7 @@ export function artifactsDir({ artifacts, url }: OpenOptions): { readonly dir: s
 
 function lastingDir(artifacts: string | undefined, url: string | undefined): string {
   if (artifacts !== undefined) return resolve(asText(artifacts, "open.artifacts", 4_096));
-  if (url === undefined || /^postgres(ql)?:/i.test(url)) return resolve(".perdure", "artifacts");
+  if (url === undefined || isPostgres(url)) return resolve(".perdure", "artifacts");
   const path = String(url).replace(/^sqlite:(\/\/)?/, "");
   const name = basename(path);
   return join(dirname(resolve(path)), name === DEFAULT_NAME ? "artifacts" : `${name}-artifacts`);

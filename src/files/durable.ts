@@ -1,6 +1,6 @@
-/** Files and folders that are found again after a power cut. A written file lies in the memory of the system until it is
- *  flushed, and so does the entry that names it in its folder: both are flushed before anybody is told that it is stored.
- *  What it does not promise: anything of a disk that lies about its flushes, or of a system that cannot flush folders. */
+/** Files and folders that survive a power cut. A written file is in the system's memory until it is flushed, and so is
+ *  its folder entry: both are flushed before a caller learns that it is stored. Does not help on disks that ignore
+ *  flushes, or on systems that cannot flush folders. */
 import { randomBytes } from "node:crypto";
 import {
   closeSync,
@@ -19,11 +19,10 @@ import {
 import { type FileHandle, mkdir, open } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 
-/** What systems answer that cannot flush a folder, or where it may be written to but not read: there is nothing better to do
- *  there. */
+/** Errors of systems that cannot flush a folder, or of folders that are writable but not readable. They are ignored. */
 const NO_FOLDER_FLUSH = new Set(["EINVAL", "ENOTSUP", "EISDIR", "EPERM", "EACCES"]);
 
-/** What file systems answer that have no links. */
+/** Errors of file systems without hard links. */
 const NO_LINKS = new Set(["EPERM", "ENOTSUP", "EOPNOTSUPP", "ENOSYS", "EMLINK"]);
 
 const FOLDER = constants.O_RDONLY | (constants.O_DIRECTORY ?? 0);
@@ -35,20 +34,20 @@ export interface FileOwner {
 
 export interface DurableWriteOptions {
   readonly replace: boolean;
-  /** Who shall own it; default: this user. Only root can give a file away, and others get the error of the system. */
+  /** The owner of the file; default: this user. Only root can change it; others get the system's error. */
   readonly owner?: FileOwner | undefined;
 }
 
-/** Puts a small file in its place, for its owner alone: whole or not at all, whoever reads it and whatever happens. False:
- *  a file exists there and `replace` is not set. */
+/** Writes a small private file atomically: readers see all of it or nothing, also after a crash. False: the file exists
+ *  and `replace` is not set. */
 export function writeDurably(path: string, text: string, { replace, owner }: DurableWriteOptions): boolean {
   const part = join(dirname(path), `.${basename(path)}-${randomBytes(6).toString("hex")}`);
   const file = openSync(part, "wx", 0o600);
   let isMoved = false;
   try {
     try {
-      fchmodSync(file, 0o600); // whatever the umask says
-      // The group has no rights to it.
+      fchmodSync(file, 0o600); // regardless of the umask
+      // The group gets no access.
       if (owner !== undefined && owner.uid !== fstatSync(file).uid) fchownSync(file, owner.uid, owner.gid);
       writeSync(file, text);
       fsyncSync(file);
@@ -66,14 +65,14 @@ export function writeDurably(path: string, text: string, { replace, owner }: Dur
   return true;
 }
 
-/** A link fails where a file exists, which a rename would replace. */
+/** A link fails if the file exists; a rename would replace it. */
 function linked(part: string, path: string): boolean {
   try {
     try {
       linkSync(part, path);
     } catch (error) {
       if (!NO_LINKS.has(codeOf(error))) throw error;
-      closeSync(openSync(path, "wx", 0o600)); // ours from here on
+      closeSync(openSync(path, "wx", 0o600)); // created by us
       renameSync(part, path);
     }
     return true;
@@ -83,7 +82,7 @@ function linked(part: string, path: string): boolean {
   }
 }
 
-/** A file that exists already, as one whose writer was killed before it could flush it. */
+/** For an existing file, whose writer may have been killed before it flushed. */
 export function flushFileSync(path: string): void {
   const file = openSync(path, "r");
   try {
@@ -106,7 +105,7 @@ export function flushFolderSync(path: string): void {
   }
 }
 
-/** Makes a folder and those above it that are missing, for the owner alone, and flushes the entries of the new ones. */
+/** Creates a private folder and its missing parents, and flushes the entries of the new ones. */
 export async function makeFolderDurably(path: string): Promise<void> {
   const first = await mkdir(path, { recursive: true, mode: 0o700 });
   if (first !== undefined) await Promise.all(newEntries(path, first).map(flushFolder));
@@ -117,16 +116,16 @@ export function makeFolderDurablySync(path: string): void {
   if (first !== undefined) for (const folder of newEntries(path, first)) flushFolderSync(folder);
 }
 
-/** The folders that have a new entry: from the one above `path` up to the one above the first that was made. */
+/** The folders with a new entry: from the parent of `path` up to the parent of the first that was created. */
 function newEntries(path: string, first: string): string[] {
   const folders = [dirname(path)];
   for (let at = path; at !== first && dirname(at) !== at; at = dirname(at)) folders.push(dirname(dirname(at)));
   return folders;
 }
 
-/** These folders, one below the other, and the one that they are below. */
+/** Flushes these nested folders and the root above them. */
 export async function flushFolders(root: string, folders: readonly string[]): Promise<void> {
-  // At the same time: the file system then writes them together.
+  // Concurrently: the file system groups the writes.
   await Promise.all([root, ...folders.map((_, i) => join(root, ...folders.slice(0, i + 1)))].map(flushFolder));
 }
 

@@ -83,7 +83,7 @@ describe("a folder of copies", () => {
     await expect(folder.write(["a", "x"], breaking(), { size: 2 ** 60 })).rejects.toMatchObject({
       ...{
         code: "low_space",
-        message: expect.stringMatching(/, and (256 MiB|\d+ bytes \(5 % of the disk\)) are kept free$/),
+        message: expect.stringMatching(/, and (256 MiB|\d+ bytes \(5 % of the disk\)) must stay free$/),
       },
     });
   });
@@ -116,7 +116,7 @@ describe("a folder of copies", () => {
     const { path, outside, folder } = await opened();
     plant(join(path, "a", "job"), outside);
     await expect(folder.write(["a", "job", "x"], "ours")).rejects.toThrow(
-      /a\/job is a .*, and not a directory; remove it/,
+      /a\/job is a .* instead of a directory; remove it/,
     );
     await expect(folder.append(["a", "job", "x"], "ours", 9, ["a", "y"])).rejects.toThrow("remove it");
     await expect(folder.makeFolder(["a", "job", "x"])).rejects.toThrow("remove it");
@@ -143,9 +143,9 @@ describe("a folder of copies", () => {
 
   it.each(["", ".", "..", "a/b", "a\0b"])("takes %j for no name", async (name) => {
     const { folder } = await opened();
-    await expect(folder.write(["a", name], "x")).rejects.toThrow("cannot be the name of a file");
-    await expect(folder.remove([name, "x"])).rejects.toThrow("cannot be the name of a file");
-    await expect(folder.remove(["a", name])).rejects.toThrow("cannot be the name of a file");
+    await expect(folder.write(["a", name], "x")).rejects.toThrow("is not a valid file name");
+    await expect(folder.remove([name, "x"])).rejects.toThrow("is not a valid file name");
+    await expect(folder.remove(["a", name])).rejects.toThrow("is not a valid file name");
   });
 });
 
@@ -200,14 +200,14 @@ describe("a folder that cannot be used", () => {
     writeFileSync(join(place, "file"), "");
     symlinkSync(place, join(place, "link"));
     mkdirSync(join(place, "theirs/apps"), { recursive: true });
-    expect(await refusal(join(place, "file"))).toMatch(/is a file, and not a directory; name a directory/);
-    expect(await refusal(join(place, "link"))).toMatch(/is a symbolic link, and not a directory; name a directory/);
+    expect(await refusal(join(place, "file"))).toMatch(/is a file, not a directory; choose a directory/);
+    expect(await refusal(join(place, "link"))).toMatch(/is a symbolic link, not a directory; choose a directory/);
     expect(await refusal(join(place, "theirs"))).toMatch(
-      /has files that this server did not write, such as "apps"; .*name an empty directory/,
+      /has files that this server did not write, such as "apps"; .*choose an empty or new directory/,
     );
     expect(readdirSync(join(place, "theirs"))).toEqual(["apps"]);
-    expect(await refusal(join(place, "none/at/all"))).toMatch(/none\/at does not exist; make it first/);
-    expect(await refusal("/proc/perdure-copy")).toMatch(/cannot be made \(E\w+\); name another directory/);
+    expect(await refusal(join(place, "none/at/all"))).toMatch(/none\/at does not exist; create it first/);
+    expect(await refusal("/proc/perdure-copy")).toMatch(/cannot be created \(E\w+\); choose another directory/);
   });
 
   it("is refused where others may write, or it is somebody else's, or another server has it", async () => {
@@ -217,7 +217,7 @@ describe("a folder that cannot be used", () => {
     chmodSync(path, 0o777);
     expect(await refusal(path)).toBe(`other users may write to ${path}; run chmod go-w ${path}`);
     chmodSync(path, 0o755);
-    expect(await refusal(path, { lock: async () => null })).toMatch(/in use by another server; stop that one first/);
+    expect(await refusal(path, { lock: async () => null })).toMatch(/in use by another server; stop that server first/);
     expect(await refusal(path)).toBe("opened");
     let holders = 0;
     const lock = async () => (holders++ === 0 ? () => {} : null);

@@ -1,35 +1,36 @@
-/** A folder that a server fills with copies of what it has elsewhere, for people and their tools; it is never read back. A file is in
- *  its place whole or not at all. A folder on the way that is a symbolic link, or no folder, is refused: nothing is written or
- *  removed outside. The folder is known by a mark: one without it, and with anything but our own folders in it, belongs to somebody else.
+/** A folder that a server fills with copies of its data for people and tools; it is never read back. Files are written
+ *  atomically. A folder on the path that is a symbolic link, or not a folder, is refused: nothing is written or removed
+ *  outside. The folder is identified by a mark file: without one, a folder that contains anything but our own folders
+ *  is not ours.
  *
- *  What it does not promise: that a copy survives a power cut (nothing is flushed), and protection from a process of the same user
- *  that changes folders while they are walked through. */
+ *  Limits: copies do not survive a power cut (nothing is flushed), and a process of the same user may change folders
+ *  during a write. */
 import { randomBytes } from "node:crypto";
 import { constants, type Stats } from "node:fs";
 import { type FileHandle, lstat, mkdir, open, opendir, readdir, rename, rm, statfs, writeFile } from "node:fs/promises";
 import { dirname, join, sep } from "node:path";
 
-/** Below the folder, as a list of names. */
+/** Relative to the folder, as a list of names. */
 export type MirrorPath = readonly string[];
 
 export interface MirrorOptions {
-  /** Below it, with slashes; always there. */
+  /** Relative to it, with slashes; always created. */
   readonly folders: readonly string[];
-  /** The file by which it is known, and its text. */
+  /** The file that identifies the folder, and its text. */
   readonly mark: { readonly name: string; readonly text: string };
-  /** A function that frees the lock; null while another process holds it. */
+  /** Returns a function that releases the lock; null while another process holds it. */
   readonly lock: (path: string) => Promise<(() => void) | null>;
 }
 
 export interface MirrorFile {
-  /** The time of its last change, as it is to be shown. */
+  /** The modification time to set. */
   readonly modifiedAt?: number | undefined;
-  /** Bytes that it will have, if known: refused where the disk would be left too full. */
+  /** Expected size in bytes, if known: refused if too little of the disk would stay free. */
   readonly size?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The folder cannot be used as it is. The message names the fix. */
+/** The folder cannot be used as it is. The message includes the fix. */
 export class MirrorRefused extends Error {
   readonly code = "refused";
 }
@@ -38,7 +39,7 @@ export class MirrorRefused extends Error {
 const PARTS = ".parts";
 const LOCK = ".lock";
 const WRITABLE_BY_OTHERS = 0o022;
-/** What a copy of known size leaves free, at least: a share of the disk, and no more than so much. */
+/** What a copy of known size must leave free: a share of the disk, but at most this many bytes. */
 const FREE_SHARE = 0.05;
 const FREE_BYTES = 256 * 1024 * 1024;
 
@@ -55,7 +56,7 @@ export class MirrorFolder {
     this.#options = options;
   }
 
-  /** Makes it if it does not exist, for the owner alone. The folder above it must exist. */
+  /** Creates a private folder if it does not exist. Its parent must exist. */
   static async open(path: string, options: MirrorOptions): Promise<MirrorFolder> {
     const folder = new MirrorFolder(path, options);
     try {
@@ -72,7 +73,7 @@ export class MirrorFolder {
     this.#unlock = null;
   }
 
-  /** False where it was removed since, or one of its folders: it has just been made anew, and lacks files. */
+  /** False if the folder or one of its subfolders had been removed: it was just created again and has missing files. */
   async isWhole(): Promise<boolean> {
     const found = await statOf(this.path);
     const isSame = found?.dev === this.#entered.dev && found.ino === this.#entered.ino;
@@ -82,7 +83,7 @@ export class MirrorFolder {
       await this.#enter();
       return false;
     }
-    // One that something is in the way of is refused by itself when a file is written there.
+    // Something in the way of a folder is reported when a file is written there.
     return !(await this.#makeFolders((error) => error instanceof MirrorRefused));
   }
 
@@ -108,7 +109,7 @@ export class MirrorFolder {
     }
   }
 
-  /** Adds whole lines. A file that would be longer than `maxBytes` is renamed to `older` first, and that one is gone. */
+  /** Appends whole lines. A file that would exceed `maxBytes` is first renamed to `older`, replacing that one. */
   async append(path: MirrorPath, text: string, maxBytes: number, older: MirrorPath): Promise<void> {
     const target = await this.#placeOf(path);
     const bytes = Buffer.from(text);
@@ -122,7 +123,7 @@ export class MirrorFolder {
         size = 0;
       }
       await file.appendFile(bytes).catch(async (error: unknown) => {
-        await file.truncate(size).catch(() => {}); // no half line is left
+        await file.truncate(size).catch(() => {}); // leave no partial line
         throw error;
       });
     } finally {
@@ -130,39 +131,39 @@ export class MirrorFolder {
     }
   }
 
-  /** Rejects where a copy of so many bytes would leave too little of the disk free. */
+  /** Rejects if a copy of this size would leave too little of the disk free. */
   async checkSpace(bytes: number): Promise<void> {
     const { bavail, blocks, bsize } = await statfs(this.path);
     const kept = Math.min(FREE_BYTES, Math.floor(blocks * bsize * FREE_SHARE));
     if (bavail * bsize - bytes >= kept) return;
-    const problem = `no room for a copy of ${bytes} bytes: ${bavail * bsize} bytes are free`;
+    const problem = `not enough disk space for a copy of ${bytes} bytes: ${bavail * bsize} bytes are free`;
     const most = kept === FREE_BYTES ? "256 MiB" : `${kept} bytes (5 % of the disk)`;
-    throw Object.assign(new Error(`${problem}, and ${most} are kept free`), { code: "low_space" });
+    throw Object.assign(new Error(`${problem}, and ${most} must stay free`), { code: "low_space" });
   }
 
   async makeFolder(path: MirrorPath): Promise<void> {
     await this.#makeReal(path);
   }
 
-  /** The time of the last change of a plain file; null for anything else. */
+  /** The modification time of a regular file; null for anything else. */
   async modifiedAt(path: MirrorPath): Promise<number | null> {
     const folder = await this.#existing(path.slice(0, -1));
     const found = folder === null ? null : await statOf(join(folder, checked(path.at(-1))));
     return found?.isFile() ? Math.round(found.mtimeMs) : null;
   }
 
-  /** What is in a folder; nothing where it does not exist. */
+  /** The names in a folder; empty if it does not exist. */
   async *names(path: MirrorPath): AsyncGenerator<string, void, void> {
     const folder = await this.#existing(path);
     if (folder === null) return;
     for await (const { name } of await opendir(folder)) yield name;
   }
 
-  /** A file or a folder with all that is in it. That it does not exist is no error. */
+  /** Removes a file, or a folder with its contents. Succeeds if it does not exist. */
   async remove(path: MirrorPath): Promise<void> {
     const folder = await this.#existing(path.slice(0, -1));
     if (folder === null) return;
-    await rm(join(folder, checked(path.at(-1))), { recursive: true, force: true }); // a link is removed itself
+    await rm(join(folder, checked(path.at(-1))), { recursive: true, force: true }); // removes a link, not its target
   }
 
   async #enter(): Promise<void> {
@@ -175,7 +176,7 @@ export class MirrorFolder {
     checkOwn(path, found);
     if (!(await this.#hasMark())) {
       await this.#checkOnlyOwn();
-      // Another server may have made it since: the lock decides.
+      // Another server may have created it meanwhile: the lock decides.
       await writeFile(join(path, mark.name), mark.text, { flag: "wx", mode: 0o600 }).catch(async (error: unknown) => {
         if (!(await this.#hasMark())) throw error;
       });
@@ -184,9 +185,11 @@ export class MirrorFolder {
     if ((await statOf(lockFile))?.isFile() === false) throw new MirrorRefused(`${lockFile} is not a file; remove it`);
     this.#unlock = await lock(lockFile);
     if (this.#unlock === null) {
-      throw new MirrorRefused(`${path} is in use by another server; stop that one first, or name another directory`);
+      throw new MirrorRefused(
+        `${path} is in use by another server; stop that server first, or choose another directory`,
+      );
     }
-    await rm(join(path, PARTS), { recursive: true, force: true }); // of one that was killed
+    await rm(join(path, PARTS), { recursive: true, force: true }); // left by a killed process
     await this.#makeFolders();
     this.#entered = found;
   }
@@ -195,7 +198,7 @@ export class MirrorFolder {
     return (await statOf(join(this.path, this.#options.mark.name)))?.isFile() === true;
   }
 
-  /** A removal that ran while files were written may leave some of our folders without the mark. */
+  /** A removal that ran during a write may leave some of our folders without the mark. */
   async #checkOnlyOwn(): Promise<void> {
     const { mark, folders } = this.#options;
     const paths = folders.map((folder) => folder.split("/"));
@@ -206,7 +209,7 @@ export class MirrorFolder {
         const kind = found?.isFile() ? "file" : found?.isDirectory() ? "directory" : "other";
         if (found === null || own(name) === kind) continue;
         const problem = `${this.path} has files that this server did not write, such as ${JSON.stringify([...above, name].join("/"))}`;
-        throw new MirrorRefused(`${problem}; move them away, or name an empty directory, or one that does not exist`);
+        throw new MirrorRefused(`${problem}; move them away, or choose an empty or new directory`);
       }
     };
     await check([], (name) => {
@@ -218,7 +221,7 @@ export class MirrorFolder {
     }
   }
 
-  /** Whether any was missing. Errors that `isPassedOver` accepts leave that one folder out. */
+  /** Returns whether any was missing. A folder whose error `isPassedOver` accepts is skipped. */
   async #makeFolders(isPassedOver = (_error: unknown) => false): Promise<boolean> {
     let isNew = false;
     for (const folder of [PARTS, ...this.#options.folders]) {
@@ -238,10 +241,10 @@ export class MirrorFolder {
       path = join(path, checked(name));
       let found = await statOf(path);
       if (found === null) {
-        // A folder that is being removed is left to be removed.
+        // Do not create it again while it is being removed.
         if (!(await this.#hasMark())) throw this.#gone();
         await mkdir(path, { mode: 0o700 }).catch((error: NodeJS.ErrnoException) => {
-          if (error.code !== "EEXIST") throw error; // another copy made it
+          if (error.code !== "EEXIST") throw error; // another copy created it
         });
         isNew = true;
         found = await lstat(path);
@@ -251,7 +254,7 @@ export class MirrorFolder {
     return isNew;
   }
 
-  /** A folder, with the ones above it, as it is; null where it does not exist. */
+  /** Checks a folder and its parents; null if it does not exist. */
   async #existing(folders: MirrorPath): Promise<string | null> {
     let path = this.path;
     for (const name of folders) {
@@ -278,7 +281,7 @@ export class MirrorFolder {
   }
 }
 
-/** What a path is; null where nothing is. */
+/** Null if nothing exists at the path. */
 async function statOf(path: string): Promise<Stats | null> {
   return lstat(path).catch((error: NodeJS.ErrnoException) => {
     if (error.code === "ENOENT") return null;
@@ -287,17 +290,17 @@ async function statOf(path: string): Promise<Stats | null> {
 }
 
 function checkFolder(path: string, found: Stats): void {
-  if (!found.isDirectory()) throw new MirrorRefused(`${path} is ${kindOf(found)}, and not a directory; remove it`);
+  if (!found.isDirectory()) throw new MirrorRefused(`${path} is ${kindOf(found)} instead of a directory; remove it`);
 }
 
 function checkOwn(path: string, found: Stats): void {
   if (!found.isDirectory()) {
-    throw new MirrorRefused(`${path} is ${kindOf(found)}, and not a directory; name a directory`);
+    throw new MirrorRefused(`${path} is ${kindOf(found)}, not a directory; choose a directory`);
   }
   const user = process.getuid?.();
   if (user !== undefined && found.uid !== user) {
     const whose = `${path} belongs to the user with the id ${found.uid}, and this process runs as ${user}`;
-    throw new MirrorRefused(`${whose}; name a directory of its own`);
+    throw new MirrorRefused(`${whose}; choose a directory that this user owns`);
   }
   if (process.platform !== "win32" && (found.mode & WRITABLE_BY_OTHERS) !== 0) {
     throw new MirrorRefused(`other users may write to ${path}; run chmod go-w ${path}`);
@@ -306,8 +309,8 @@ function checkOwn(path: string, found: Stats): void {
 
 async function cannotMake(path: string, { code, message }: NodeJS.ErrnoException): Promise<Error> {
   const hasParent = (await statOf(dirname(path)).catch(() => null)) !== null;
-  if (code === "ENOENT" && !hasParent) return new MirrorRefused(`${dirname(path)} does not exist; make it first`);
-  return new MirrorRefused(`${path} cannot be made (${code ?? message}); name another directory`);
+  if (code === "ENOENT" && !hasParent) return new MirrorRefused(`${dirname(path)} does not exist; create it first`);
+  return new MirrorRefused(`${path} cannot be created (${code ?? message}); choose another directory`);
 }
 
 async function openToAppend(path: string): Promise<FileHandle> {
@@ -316,7 +319,7 @@ async function openToAppend(path: string): Promise<FileHandle> {
   const found = await file.stat();
   if (found.isFile() && found.nlink === 1) return file;
   await file.close();
-  throw new MirrorRefused(`${path} is not a plain file of its own; remove it`);
+  throw new MirrorRefused(`${path} is not a regular file, or has hard links; remove it`);
 }
 
 function kindOf(found: Stats): string {
@@ -324,9 +327,9 @@ function kindOf(found: Stats): string {
   return found.isFile() ? "a file" : "a special file";
 }
 
-/** Names come from ids and from files of commands. */
+/** Rejects names that are not plain file names: they come from ids and from files of commands. */
 function checked(name: string | undefined): string {
   const isName = name !== undefined && name !== "" && name !== "." && name !== ".." && !/[/\0]/.test(name);
   if (isName && !name.includes(sep)) return name;
-  throw new MirrorRefused(`${JSON.stringify(name)} cannot be the name of a file`);
+  throw new MirrorRefused(`${JSON.stringify(name)} is not a valid file name`);
 }

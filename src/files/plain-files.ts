@@ -1,10 +1,10 @@
-/** Plain files of a directory, without following links, and the media type of a file by its name. */
+/** Lists and opens regular files of a directory without following links, and derives a media type from a file name. */
 import { createHash } from "node:crypto";
 import { constants } from "node:fs";
 import { chmod, type FileHandle, lstat, open, readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
 
-/** The kind of a file, by the end of its name. */
+/** Media types by file extension. */
 const TYPES: Readonly<Record<string, string>> = {
   ...{ txt: "text/plain", log: "text/plain", md: "text/markdown", csv: "text/csv", html: "text/html", css: "text/css" },
   ...{ json: "application/json", jsonl: "application/jsonl", xml: "application/xml", pdf: "application/pdf" },
@@ -24,23 +24,22 @@ export function mimeOf(name: string): string {
   return Object.hasOwn(TYPES, end) ? (TYPES[end] as string) : "application/octet-stream";
 }
 
-// Files that a command left in a directory. It may have put anything there: links are neither listed nor followed,
-// and what is no plain file is left out.
+// Files that a command left in a directory, which may contain anything: links are neither listed nor followed, and only
+// regular files are included.
 
 interface PlainFile {
-  /** Below the directory, with slashes. */
+  /** Relative to the directory, with slashes. */
   readonly name: string;
   readonly size: number;
   readonly mime: string;
   readonly sha256: string;
 }
 
-/** More than this of an attempt are not listed. */
+/** How many files of an attempt are listed. */
 export const MAX_FILES = 1_000;
 
-/** Opens a plain file for reading; null for anything else. With `owner`, also for a file that is not that user's: where a command
- *  runs as another user than we do, a directory on the way may have become a link, and would lead to files that only we can
- *  read. */
+/** Opens a regular file for reading; null for anything else. With `owner`, also null for a file of another user: if a
+ *  command runs as a different user, a directory on the path may have become a link to files that only we can read. */
 export async function openPlain(path: string, owner?: number): Promise<FileHandle | null> {
   const flags = constants.O_RDONLY | constants.O_NOFOLLOW | constants.O_NONBLOCK;
   const file = await open(path, flags).catch(() => null);
@@ -51,7 +50,7 @@ export async function openPlain(path: string, owner?: number): Promise<FileHandl
   return null;
 }
 
-/** The names of plain files in a directory and below, in order; null stands for something that is none. */
+/** The names of regular files in a directory and below, in order; null for anything else. */
 export async function* namesBelow(dir: string, prefix = ""): AsyncGenerator<string | null> {
   const isReal = (await lstat(dir).catch(() => null))?.isDirectory() === true;
   if (!isReal && prefix === "") return;
@@ -68,7 +67,8 @@ export async function* namesBelow(dir: string, prefix = ""): AsyncGenerator<stri
   }
 }
 
-/** The files of a directory and below; `more` were too many, or could not be read. */
+/** The files of a directory and below; `more` is how many were not listed, because there were too many or they could
+ *  not be read. */
 export async function listPlainFiles(
   dir: string,
   owner?: number,
@@ -98,8 +98,8 @@ async function described(path: string, name: string, owner?: number): Promise<Pl
 }
 
 const MAX_HASHES = 10_000;
-/** By what tells one state of a file from another. A list of files is asked for again and again, and reading gigabytes for
- *  each would be all that a server does; who asks at the same time waits for the same reading. */
+/** Cache by the identity of a file's state. Lists are requested often, and hashing gigabytes for each would dominate a
+ *  server's work; concurrent requests share one reading. */
 const hashes = new Map<string, Promise<string>>();
 
 function hashed(identity: string, file: FileHandle): Promise<string> {
@@ -119,7 +119,8 @@ async function hashOf(file: FileHandle): Promise<string> {
   return hash.digest("hex");
 }
 
-/** The bytes of all files below a directory, links not followed; null where it has more than so many entries. */
+/** The total size of all files below a directory, without following links; null if it has more than a number of
+ *  entries. */
 export async function sizeBelow(
   dir: string,
   mostEntries: number,
@@ -138,7 +139,7 @@ export async function sizeBelow(
   return { bytes, entries };
 }
 
-/** Removes a file or a directory with all that is in it, also what the command made unreadable for itself. */
+/** Removes a file or a directory with its contents, including what a command made unreadable. */
 export async function removeAll(path: string): Promise<void> {
   const options = { recursive: true, force: true, maxRetries: 2 };
   await rm(path, options).catch(async () => {

@@ -1,5 +1,5 @@
-/** A map that is bounded by the bytes of what it holds. When it is full, entries that were not read since they were last passed
- *  over go first, oldest first: a read sets a flag and moves nothing, as the hottest paths read here. */
+/** A map bounded by the bytes of its values. When it is full, entries that were not read since the last eviction go
+ *  first, oldest first: a read only sets a flag, because the hottest paths read here. */
 
 interface ByteCacheEntry<V> {
   readonly value: V;
@@ -30,7 +30,7 @@ export class ByteCache<K, V> {
     return entry.value;
   }
 
-  /** One that is larger than all of the cache is not kept. */
+  /** A value larger than the whole cache is not stored. */
   set(key: K, value: V, bytes: number): void {
     this.delete(key);
     if (bytes > this.#maxBytes) return;
@@ -51,10 +51,10 @@ export class ByteCache<K, V> {
     this.#bytes = 0;
   }
 
-  /** To nine tenths, so that a full cache is not walked through for each entry that comes. */
+  /** Evicts down to nine tenths, so that a full cache is not scanned for each new entry. */
   #makeRoom(): void {
     const goal = this.#maxBytes * 0.9;
-    // What was read since goes to the end of the line, once.
+    // Entries that were read since move to the end, once.
     for (const [key, entry] of this.#entries) {
       if (this.#bytes <= goal) return;
       this.#entries.delete(key);

@@ -1,34 +1,34 @@
-/** Time as an argument: whoever needs it gets a clock, so that tests can bring their own. The real one is in
- *  `system-clock.ts`. */
+/** Time is passed as an argument, so that tests can provide their own clock. The real one is in `system-clock.ts`. */
 
-/** The event loop. Whoever puts work off to a later turn asks the clock, so that a simulator can decide the order. */
+/** The event loop. Deferred work goes through the clock, so that a simulator can decide the order. */
 export interface EventLoop {
-  /** Calls in the next turn of the event loop, after whatever has arrived meanwhile. */
+  /** Calls in the next turn of the event loop, after everything that has arrived meanwhile. */
   turn(call: () => void): void;
-  /** Calls when the code that runs now has returned, before the next turn. */
+  /** Calls after the running code has returned, before the next turn. */
   tick(call: () => void): void;
 }
 
 export interface Clock extends EventLoop {
   /** Wall time, milliseconds UTC. */
   now(): number;
-  /** Never jumps; only differences mean anything. */
+  /** Never jumps; only differences are meaningful. */
   monotonic(): number;
-  /** The instant of `now` at which the wall clock shows `at`, for a clock that may run ahead of it. Left out: the same one. */
+  /** The value of `now` when the wall clock shows `at`, for a clock that may run ahead of it. Default: the same
+   *  value. */
   fromWall?(at: number): number;
-  /** Calls once after `ms`. Returns the way to cancel it. */
+  /** Calls once after `ms`. Returns a function that cancels it. */
   after(ms: number, call: () => void, options?: TimerOptions): () => void;
 }
 
 export interface TimerOptions {
   /** Does not keep the process alive. */
   readonly background?: boolean;
-  /** A check that is repeated to be sure, although nothing may have changed. A virtual clock skips it while nothing has
-   *  changed since it was last made. */
+  /** A periodic safety check that usually finds nothing. A virtual clock skips it if nothing has changed since the last
+   *  one. */
   readonly recheck?: boolean;
 }
 
-/** Resolves in the next turn of the event loop: between two steps of long work, others have their turn. */
+/** Resolves in the next turn of the event loop, so that long work yields between steps. */
 export function nextTurn(loop: Pick<EventLoop, "turn">): Promise<void> {
   return new Promise((resolve) => loop.turn(resolve));
 }

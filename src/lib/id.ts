@@ -1,7 +1,7 @@
-/** Ids of jobs and other things: sortable by time, made in order, and read back. */
+/** Ids of jobs and other objects: sortable by time, increasing, and parseable. */
 
-// Ids: UUIDv7 (time, then random bits) written as 26 characters of Crockford's base32. Ids made later sort later;
-// within one millisecond a counter keeps the order. An id is no secret.
+// UUIDv7 (time, then random bits) as 26 characters of Crockford's base32. Later ids sort later; within a millisecond a
+// counter keeps the order. An id is not a secret.
 
 const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
 
@@ -11,7 +11,7 @@ interface IdSource {
   readonly randomBytes: (bytes: Uint8Array) => void;
 }
 
-/** A maker of ids: `make("job")` gives `job_01j…`. */
+/** Returns a function that creates ids: `make("job")` returns `job_01j…`. */
 export function idMaker({ now, randomBytes }: IdSource): (prefix: string) => string {
   const pool = new Uint8Array(4_096);
   let used = pool.length;
@@ -28,7 +28,7 @@ export function idMaker({ now, randomBytes }: IdSource): (prefix: string) => str
     const ms = now();
     if (ms > lastMs) {
       lastMs = ms;
-      counter = (((pool[at] as number) & 0x07) << 8) | (pool[at + 1] as number); // 11 random bits leave room to count up
+      counter = (((pool[at] as number) & 0x07) << 8) | (pool[at + 1] as number); // 11 random bits, so that the counter can grow
     } else {
       counter += 1;
       if (counter > 0xfff) {
@@ -43,8 +43,8 @@ export function idMaker({ now, randomBytes }: IdSource): (prefix: string) => str
 const bytes = new Uint8Array(16);
 const digits = Buffer.alloc(26);
 
-/** 48 bits of time, version 7, 12 bits of counter, variant, 62 random bits: 128 bits, five at a time. Digits are put down
- *  as bytes: added up as text they would cost about three times as much. */
+/** Encodes 48 bits of time, version 7, 12 bits of counter, variant and 62 random bits: 128 bits, five at a time.
+ *  Written as bytes, because string concatenation costs about three times as much. */
 function encode(ms: number, counter: number, r: Uint8Array, at: number): string {
   const high = Math.floor(ms / 2 ** 24);
   for (let i = 0; i < 3; i++) {
@@ -56,7 +56,7 @@ function encode(ms: number, counter: number, r: Uint8Array, at: number): string 
   for (let i = 8; i < 16; i++) bytes[i] = r[at + i - 6] as number;
   bytes[8] = 0x80 | ((bytes[8] as number) & 0x3f);
   let put = 0;
-  let bits = 2; // 26 digits hold 130 bits: two zero bits lead
+  let bits = 2; // 26 digits hold 130 bits: two leading zero bits
   let value = 0;
   for (let i = 0; i < 16; i++) {
     value = (value << 8) | (bytes[i] as number);
@@ -75,7 +75,7 @@ export function isId(text: string, prefix: string): boolean {
   return FORMAT.test(text) && text.startsWith(`${prefix}_`);
 }
 
-/** When it was made, in milliseconds since 1970: the first 50 bits are two zeros and the time. */
+/** When the id was created, in milliseconds since 1970: the first 50 bits are two zeros and the time. */
 export function timeOfId(id: string): number {
   const digits = id.slice(id.indexOf("_") + 1, id.indexOf("_") + 11);
   return [...digits].reduce((ms, digit) => ms * 32 + DIGITS.indexOf(digit), 0);

@@ -1,6 +1,7 @@
-/** JSON text without building its value: its depth, the place of a syntax error, and a list cut into its items. */
+/** Examines JSON text without building its value: its depth, the position of a syntax error, and the raw text of its
+ *  parts. */
 
-/** How deeply a JSON text is nested, without parsing it: parsers and printers disagree on how deep they can go. */
+/** How deeply a JSON text is nested, without parsing it: parsers and printers differ in how deep they can go. */
 export function jsonDepth(text: string): number {
   let depth = 0;
   let deepest = 0;
@@ -19,7 +20,7 @@ export function jsonDepth(text: string): number {
   return deepest;
 }
 
-// Where a text stops being JSON, for messages: engines word it differently, and not all say where.
+// Finds where a text stops being JSON, for messages: engines word the error differently, and not all give a position.
 
 const SPACE = /[ \t\n\r]*/y;
 // biome-ignore lint/suspicious/noControlCharactersInRegex: JSON forbids them
@@ -39,7 +40,7 @@ const EXPECTED: Readonly<Record<JsonExpectation, string>> = {
   end: "nothing more",
 };
 
-/** As in `expected a comma … at line 3, column 7`. Only for texts that `JSON.parse` refused. */
+/** Such as `expected a comma … at line 3, column 7`. Only for texts that `JSON.parse` rejected. */
 export function jsonFault(text: string): string {
   const open: string[] = [];
   let wants: JsonExpectation = "value";
@@ -47,8 +48,7 @@ export function jsonFault(text: string): string {
   for (;;) {
     at = match(SPACE, text, at);
     const end = text[at] === '"' ? endOfStringOrFault(text, at) : match(TOKEN, text, at);
-    if (end < 0)
-      return `the text in quotes breaks off, or has a character that must be escaped, at ${place(text, -end)}`;
+    if (end < 0) return `unterminated string, or a character that must be escaped, at ${place(text, -end)}`;
     const next: JsonExpectation | null = end === at ? null : step(text.charAt(at), wants, open);
     if (next === null) return `expected ${EXPECTED[wants]} at ${place(text, at)}`;
     wants = next;
@@ -56,7 +56,7 @@ export function jsonFault(text: string): string {
   }
 }
 
-/** What is wanted after the token that begins so; null if it was not the one that was wanted. */
+/** What is expected after the token that begins with `first`; null if that token was not expected. */
 function step(first: string, wants: JsonExpectation, open: string[]): JsonExpectation | null {
   const closes = (bracket: string, also: JsonExpectation) =>
     open.at(-1) === bracket && (wants === "rest" || wants === also);
@@ -78,7 +78,7 @@ function close(open: string[]): JsonExpectation {
   return open.length === 0 ? "end" : "rest";
 }
 
-/** Where it ends; if it does not, where it goes wrong, as a negative number. */
+/** Where the string ends; a negative number is the position of an error. */
 function endOfStringOrFault(text: string, start: number): number {
   for (let at = start + 1; ; ) {
     at = match(STRING_PART, text, at);
@@ -100,10 +100,10 @@ function place(text: string, at: number): string {
   return `line ${before.length}, column ${(before.at(-1) as string).length + 1}`;
 }
 
-// The raw text of parts of a JSON text, so that what was sent is kept byte for byte: parsing and printing would
+// Returns the raw text of parts of a JSON text, so that values are kept byte for byte: parsing and printing would
 // change numbers, escapes and spaces. Only for texts that `JSON.parse` has accepted: nothing is checked here.
 
-/** The text of a member of the top-level object; null if it is not there. Of a name given twice, the last, as parsed. */
+/** The text of a member of the top-level object; null if missing. Of duplicate names the last one, as in parsing. */
 export function sliceOf(text: string, name: string): string | null {
   let found: string | null = null;
   const start = skipSpace(text, 0);
@@ -119,7 +119,7 @@ export function sliceOf(text: string, name: string): string | null {
   return found;
 }
 
-/** The texts of the elements of a member that is a list; null if it is not there, or is none. */
+/** The texts of the elements of a list member; null if missing or not a list. */
 export function slicesOf(text: string, name: string): string[] | null {
   const list = sliceOf(text, name);
   if (list?.[0] !== "[") return null;
@@ -136,7 +136,7 @@ function isName(quoted: string, name: string): boolean {
   return quoted.includes("\\") ? JSON.parse(quoted) === name : quoted.slice(1, -1) === name;
 }
 
-/** After a value: the next one, or the closing bracket. */
+/** After a value: the position of the next one, or of the closing bracket. */
 function nextItem(text: string, at: number): number {
   const next = skipSpace(text, at);
   return text[next] === "," ? skipSpace(text, next + 1) : next;
@@ -164,7 +164,7 @@ function endOfValue(text: string, at: number): number {
     if (c === 0x22) i = endOfString(text, i) - 1;
     else if (c === 0x5b || c === 0x7b) depth += 1;
     else if (c === 0x5d || c === 0x7d) {
-      if (depth === 0) return i; // of a number or a word: the end of what holds it
+      if (depth === 0) return i; // the end of the container after a number or a literal
       depth -= 1;
       if (depth === 0) return i + 1;
     } else if (depth === 0 && (c === 0x2c || c === 0x20 || (c >= 0x09 && c <= 0x0d))) return i;

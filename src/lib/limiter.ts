@@ -1,4 +1,4 @@
-/** Lets few things be done at a time; the others wait in the order in which they came. */
+/** Limits concurrent work; further work waits in order of arrival. */
 export function limiter(limit: number): <T>(work: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = [];
   let free = limit;
@@ -9,7 +9,7 @@ export function limiter(limit: number): <T>(work: () => Promise<T>) => Promise<T
       return await work();
     } finally {
       const next = waiting.shift();
-      // The place is handed on: nobody who comes now is before those who waited.
+      // The slot goes directly to the next waiter, so that newcomers cannot overtake.
       if (next === undefined) free += 1;
       else next();
     }

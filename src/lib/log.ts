@@ -1,7 +1,7 @@
-/** Logs with fields, and a log that reports a repeated error once until it is over. */
+/** Logs with fields, and a log that reports an ongoing problem once until it is over. */
 import type { Clock } from "./clock.ts";
 
-// A log whose lines have fields beside the message.
+// A log function with fields beside the message.
 
 export type FieldLog = (
   level: "error" | "warn" | "info",
@@ -9,38 +9,38 @@ export type FieldLog = (
   fields?: Readonly<Record<string, unknown>>,
 ) => void;
 
-/** Fields as text, for loggers that take a message alone. */
+/** Appends the fields to the message, for loggers without fields. */
 export function withFields(message: string, fields: Readonly<Record<string, unknown>> = {}): string {
   const pairs = Object.entries(fields).map(([name, value]) => ` ${name}=${JSON.stringify(value) ?? "null"}`);
   return message + pairs.join("");
 }
 
-// Reports trouble that repeats itself without repeating itself: once when it begins, once when its kind changes, and
-// once when it is over, with how often and how long. It is over when something works and nothing has failed for a
-// while: what works only now and then is one trouble, not many.
+// Reports an ongoing problem without repeating it: when it starts, when its kind changes, and when it is over, with
+// counts and duration. It is over when something succeeds after a while without failures: something that works only now
+// and then is one problem, not many.
 
 export interface OngoingTrouble {
   readonly kind: string;
   readonly cause: string;
-  /** By the monotonic clock. */
+  /** On the monotonic clock. */
   readonly since: number;
-  /** How often, by what it hit. */
+  /** Number of failures by what they affected. */
   readonly counts: Readonly<Record<string, number>>;
 }
 
 export interface TroubleOptions {
   readonly clock: Pick<Clock, "monotonic">;
   readonly log: FieldLog;
-  /** Of its lines: NAME, NAME_changed, NAME_over. */
+  /** Prefix of its log lines: NAME, NAME_changed, NAME_over. */
   readonly name: string;
   /** Default: error. */
   readonly level?: "error" | "warn";
-  /** Nothing may have failed for this long before it is over. */
+  /** How long nothing may fail before it is over. */
   readonly quietMs?: number;
 }
 
 const QUIET_MS = 5_000;
-/** Kinds that take turns are reported anew at most this often. */
+/** Alternating kinds are reported again at most this often. */
 const CHANGE_EVERY_MS = 60_000;
 const MAX_CAUSE = 500;
 
@@ -58,7 +58,7 @@ export class TroubleLog {
     return this.#now;
   }
 
-  /** `hit` is what failed by it, as it is counted. */
+  /** `hit` is what the failure affected, as it is counted. */
   failed(kind: string, cause: string, hit: string): void {
     const { clock, log, name, level = "error" } = this.#options;
     const at = clock.monotonic();

@@ -1,8 +1,8 @@
-/** Long work in slices of bounded time: whoever does it asks after each step whether the slice is over, and then lets the
- *  event loop turn, so that nobody else waits for longer than a slice and one step. */
+/** Splits long work into slices of bounded time: after each step the worker checks whether the slice is over and then
+ *  yields to the event loop, so that other work waits at most one slice and one step. */
 import { type Clock, nextTurn } from "./clock.ts";
 
-/** Short enough that a renewal between two slices is not late, long enough that turns cost next to nothing. */
+/** Short enough that a renewal between two slices is not late, long enough that yielding costs almost nothing. */
 const SLICE_MS = 10;
 
 export class Slices {
@@ -18,7 +18,7 @@ export class Slices {
     return this.#clock.monotonic() - this.#from >= SLICE_MS;
   }
 
-  /** Begins the next slice in another turn of the event loop. */
+  /** Starts the next slice in another turn of the event loop. */
   async next(): Promise<void> {
     await nextTurn(this.#clock);
     this.#from = this.#clock.monotonic();

@@ -1,6 +1,6 @@
-/** The clock of the machine, with the turns of the event loop as they were when this module was loaded: a test that fakes
- *  timers afterwards (Vitest, Jest, sinon) does not stop a store that is in use. For Node alone, because of these turns: the
- *  client, which also runs in browsers, uses `system-timers.ts`. */
+/** The system clock, with the event loop functions as they were when this module was loaded: a test that fakes timers
+ *  afterwards (Vitest, Jest, sinon) does not stop a store in use. Node only; the client, which also runs in browsers,
+ *  uses `system-timers.ts`. */
 import type { Clock, EventLoop } from "./clock.ts";
 import { systemTimers } from "./system-timers.ts";
 

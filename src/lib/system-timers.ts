@@ -1,4 +1,4 @@
-/** The time and the timers of the machine, with nothing of Node. */
+/** System time and timers, without Node APIs. */
 import type { Clock, EventLoop } from "./clock.ts";
 
 /** Longer timers fire at once, in Node and in browsers. */

@@ -1,5 +1,5 @@
-/** Makes any string storable: well-formed, without NUL, within its limit. One NUL fails a whole PostgreSQL batch, and
- *  SQLite silently cuts the string there. */
+/** Makes any string storable: well-formed, without NUL, within its limit. A single NUL makes a whole PostgreSQL batch
+ *  fail, and SQLite silently truncates the string there. */
 
 const REPLACEMENT = "\uFFFD";
 
@@ -15,7 +15,7 @@ function isPair(text: string, at: number): boolean {
   return first >= 0xd800 && first < 0xdc00 && second >= 0xdc00 && second < 0xe000;
 }
 
-/** Bytes in UTF-8, counted only when the length alone does not settle the question. */
+/** Whether a text has more bytes in UTF-8; counts them only if the length does not already decide it. */
 export function isOver(text: string, maxBytes: number): boolean {
   if (text.length > maxBytes) return true;
   return text.length * 3 > maxBytes && new TextEncoder().encode(text).length > maxBytes;

@@ -1,6 +1,6 @@
-/** The instants at which something in the store falls due by itself: a retry, an expiry, the end of a retention. The test
- *  engine moves its clock to each of them, so that it can skip the checks in between. It follows the calls of the store,
- *  and reads again only the jobs that have changed. */
+/** The times at which something in the store becomes due without an event: a retry, an expiry, the end of a retention.
+ *  The test engine moves its clock to each of them and skips the checks in between. It observes the store's calls and
+ *  reads only changed jobs again. */
 import type { Job } from "../core/job/job.ts";
 import type { Beat, PruneQuery, Store } from "../store/store.ts";
 
@@ -9,15 +9,15 @@ interface PausePeriod {
   to: number;
 }
 
-/** Jobs that are read at a time. */
+/** Jobs read at a time. */
 const READ = 500;
 
 export class DueDates {
-  /** The pruner's last query: how long what has ended is kept. Its first round is at the start. */
+  /** The pruner's last query, which has the retention of ended jobs. Its first round is at the start. */
   #pruned: PruneQuery | null = null;
   readonly #onChange: () => void;
   readonly #onClaimed: () => void;
-  /** Of jobs, by id, and of what the engine keeps beside them. */
+  /** By job id, or by name for dates of the engine itself. */
   readonly #dates = new Map<string, readonly number[]>();
   readonly #running = new Set<string>();
   readonly #stale = new Set<string>();
@@ -27,18 +27,19 @@ export class DueDates {
   #others = 0;
   #store: Store | null = null;
 
-  /** `onChange` is called when a job has changed, or what decides who takes it; `onClaimed` before handlers begin. */
+  /** `onChange` is called when a job, or what determines who may take it, has changed; `onClaimed` before handlers
+   *  start. */
   constructor({ onChange, onClaimed }: { readonly onChange: () => void; readonly onClaimed: () => void }) {
     this.#onChange = onChange;
     this.#onClaimed = onClaimed;
   }
 
-  /** Jobs that are running: as of the last `next`, and those claimed since. */
+  /** Running jobs: as of the last `next`, plus those claimed since. */
   get running(): ReadonlySet<string> {
     return this.#running;
   }
 
-  /** The first instant after `seen`; null if there is none. */
+  /** The first time after `seen`; null if there is none. */
   async next(seen: number): Promise<number | null> {
     await this.#read();
     let next: number | null = null;
@@ -54,7 +55,7 @@ export class DueDates {
     return next;
   }
 
-  /** The same store, with its calls followed. */
+  /** Wraps the store to observe its calls. */
   follow(store: Store): Store {
     this.#store = store;
     const changed = (ids: Iterable<string>) => {
@@ -126,7 +127,7 @@ export class DueDates {
         this.#dates.clear();
         return store.close();
       },
-      // The clock leaps because a test moves it: nobody was asleep.
+      // The clock jumps because a test moves it: no engine was asleep.
       beat: (beat: Beat) => store.beat({ ...beat, maxGapMs: Number.MAX_SAFE_INTEGER }),
     };
     return new Proxy(store, {
@@ -139,7 +140,7 @@ export class DueDates {
     });
   }
 
-  /** Sessions and the engine's own events are deleted when they are old. */
+  /** Sessions and engine events are deleted when they are old. */
   #forgetLater(now: number): void {
     if (this.#pruned === null) return;
     this.#others += 1;
@@ -168,7 +169,7 @@ export class DueDates {
     const dates: number[] = [];
     if (state === "queued") {
       dates.push(runAt);
-      if (deadlineAt !== null) dates.push(deadlineAt + 1); // both may still be started at their last instant
+      if (deadlineAt !== null) dates.push(deadlineAt + 1); // a job may still start in its last millisecond
       if (expiresAt !== null) dates.push(this.#withPauses(expiresAt, job) + 1);
     }
     if (state === "queued" || state === "running" || state === "blocked" || finishedAt === null) return dates;
@@ -178,7 +179,7 @@ export class DueDates {
     }
     const { now, endedBefore, keyWindowMs } = this.#pruned;
     const before = endedBefore[state];
-    if (before !== undefined) dates.push(finishedAt + now - before + 1); // kept up to that instant, and gone after it
+    if (before !== undefined) dates.push(finishedAt + now - before + 1); // kept up to that time, deleted after it
     if (key !== null) dates.push(finishedAt + keyWindowMs);
     return dates;
   }
@@ -192,7 +193,7 @@ export class DueDates {
     if (!paused && isPaused && last !== undefined) last.to = now;
   }
 
-  /** The clock of a waiting job stands still while its queue is paused. */
+  /** The wait of a job does not count while its queue is paused. */
   #withPauses(expiresAt: number, { namespace, queue, runAt }: Job): number {
     let at = expiresAt;
     for (const { from, to } of this.#pauses.get(placeOf(namespace, queue)) ?? []) {

@@ -1,5 +1,5 @@
-/** Detects that a test waits for something that cannot happen while the virtual clock stands still, rejects with what
- *  to do, and wraps the library's calls in this check. It acts only when nothing is in progress. */
+/** Detects a test that waits for something that cannot happen while the virtual clock stands still, and rejects with
+ *  advice. */
 
 import type { JobHandle, SubmitManyAnswer } from "../core/api/jobs.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -8,22 +8,21 @@ import type { WorkerHandle } from "../core/task/work-options.ts";
 import type { Perdure } from "../embedded/perdure.ts";
 import { areTimersFaked, realSleep } from "./real-work.ts";
 
-// Notices that a test waits for something that cannot happen while the virtual clock stands still, as `await
-// job.result()` of a job whose retry is due in an hour, and rejects with what to do. It is sure of it only when
-// nothing is under way: no call to the kit, no call of the store, nothing real that Node knows of, for a while. Where
-// something real goes on that may have nothing to do with the job, it only warns.
+// For example `await job.result()` of a job whose retry is due in an hour. It is certain only if nothing is in progress
+// for a while: no call to the kit or the store, and no real work known to Node. If there is real work that may be
+// unrelated to the job, it only warns.
 
 interface HangGuardParts {
-  /** Whether calls to the kit or of the store are under way, or how many there were so far has changed. */
+  /** "busy" while calls to the kit or the store are in progress; otherwise a number that changes with each call. */
   readonly activity: () => number | "busy";
   readonly realWork: () => readonly string[];
-  /** Whether a handler runs that waits for nothing that can be seen. */
+  /** Whether a handler runs that waits for nothing observable. */
   readonly isHandlerAtWork: () => boolean;
   readonly warn: (message: string) => void;
 }
 
 const CHECK_MS = 20;
-/** Real time without any activity after which a wait is in vain; longer where a handler may be at work unseen. */
+/** Real time without activity after which a wait counts as hung; longer if a handler may be running unobserved. */
 const IDLE_MS = 200;
 const IDLE_AT_WORK_MS = 2_000;
 const WARN_MS = 1_500;
@@ -43,7 +42,7 @@ export class HangGuard {
     this.#parts = parts;
   }
 
-  /** The same promise, or a rejection if it hangs. `what` is the call; `explain` says more of it. */
+  /** The same promise, or a rejection if it hangs. `what` is the call; `explain` adds details. */
   guard<T>(promise: Promise<T>, what: string, explain: () => Promise<string> = async () => ""): Promise<T> {
     return new Promise((resolve, reject) => {
       const wait: GuardedWait = { what, explain, reject };
@@ -82,21 +81,21 @@ export class HangGuard {
 async function textOf({ what, explain }: GuardedWait): Promise<string> {
   const more = await explain().catch(() => "");
   return (
-    `${what} waits, and the virtual clock stands still: move it first, with await kit.runToEnd(job) or ` +
+    `${what} is waiting, but the virtual clock does not move: move it first, with await kit.runToEnd(job) or ` +
     `await kit.advance("30s").${more === "" ? "" : `\n${more}`}${fakedTimers()}`
   );
 }
 
-/** Empty where they are not. */
+/** Empty if they are not faked. */
 export function fakedTimers(): string {
   if (!areTimersFaked()) return "";
   return (
-    "\nThe global timers are faked (vi.useFakeTimers, jest.useFakeTimers, sinon): a handler that waits by setTimeout waits " +
-    "for that clock, which the kit does not move. Wait by kit.clock.sleep(…), or leave setTimeout real."
+    "\nThe global timers are faked (vi.useFakeTimers, jest.useFakeTimers, sinon): a handler that uses setTimeout waits " +
+    "for that clock, which the kit does not move. Use kit.clock.sleep(…), or do not fake setTimeout."
   );
 }
 
-// The library as a test gets it: calls that would wait for ever on a clock that stands still are guarded, and `close`
+// Wraps the library for a test: calls that would wait forever while the clock stands still are guarded, and `close`
 // moves the clock as far as closing needs.
 
 export function guardedPerdure(perdure: Perdure, guard: HangGuard, close: Perdure["close"]): Perdure {
@@ -140,13 +139,13 @@ function guardedWorker(worker: WorkerHandle, guard: HangGuard): WorkerHandle {
 
 function guardedFeed<T>(feed: AsyncGenerator<T, void, void>, guard: HangGuard): AsyncGenerator<T, void, void> {
   const guarded: AsyncGenerator<T, void, void> = overlaid(feed, {
-    next: () => guard.guard(feed.next(), "the next event of a feed that follows"),
+    next: () => guard.guard(feed.next(), "the next event of a live feed"),
     [Symbol.asyncIterator]: () => guarded,
   });
   return guarded;
 }
 
-/** The same object with some of its methods replaced. */
+/** The same object with some methods replaced. */
 function overlaid<T extends object>(target: T, calls: Partial<Record<keyof T | symbol, unknown>>): T {
   return new Proxy(target, {
     get(_, property) {

@@ -1,14 +1,12 @@
-/** Real work beside virtual time: counted calls of the store and of files, and the sockets, processes and timers of
- *  Node that a handler waits for. Work of Node's thread pool has no name and is not seen. */
+/** Real work beside virtual time: counts calls of the store and of files, and the sockets, processes and timers of Node
+ *  that a handler waits for. Work of Node's thread pool is not visible. */
 
-// Counts the calls of a store, or of files, so that a test can wait until nothing is under way.
-
-/** The same object, with a count of the calls that have not been answered. */
+/** The same object; counts calls in progress, so that a test can wait until there are none. */
 export function counted<T extends object>(port: T, calls: { underWay: number }): T {
   return new Proxy(port, {
     get(target, property, receiver) {
       const verb: unknown = Reflect.get(target, property, receiver);
-      if (typeof verb === "object" && verb !== null) return counted(verb, calls); // a part of it, such as the sessions of a store
+      if (typeof verb === "object" && verb !== null) return counted(verb, calls); // a part, such as the sessions of a store
       if (typeof verb !== "function") return verb;
       return (...args: unknown[]) => {
         const answer: unknown = verb.apply(target, args);
@@ -24,17 +22,16 @@ export function counted<T extends object>(port: T, calls: { underWay: number }):
   });
 }
 
-// Real work beside virtual time: files, sockets, processes and timers of Node that a handler waits for. Node names
-// what keeps its event loop alive; what was there before does not count. What Node does not name: work of its thread
-// pool (crypto, zlib), and timers that were unreferenced. It only counts them: where one of somebody else ends in the
-// very moment in which one of a handler begins, or while it waits, that of the handler is not seen.
+// Node reports what keeps its event loop alive; what existed before does not count. Not reported: work of its thread
+// pool (crypto, zlib), and unreferenced timers. Only counts are compared: if foreign work ends at the moment when work
+// of a handler starts, the latter is not seen.
 
 /** As they were when this module was loaded: a test may fake them later. */
 const { setTimeout: realTimeout } = globalThis;
 
 let ownTimers = 0;
 
-/** Resolves after so many milliseconds of real time. Keeps the process alive, and does not count as work. */
+/** Resolves after this much real time. Keeps the process alive, and does not count as work. */
 export function realSleep(ms: number): Promise<void> {
   ownTimers += 1;
   return new Promise((resolve) => {
@@ -45,12 +42,12 @@ export function realSleep(ms: number): Promise<void> {
   });
 }
 
-/** Whether the timers of this process are not Node's own now, as under `vi.useFakeTimers()`. */
+/** Whether the timers of this process are currently faked, as under `vi.useFakeTimers()`. */
 export function areTimersFaked(): boolean {
   return globalThis.setTimeout !== realTimeout || wereTimersFaked();
 }
 
-/** The same of when the library was loaded. Then it has no timers to work with. */
+/** Whether they were faked when the library was loaded: then it has no working timers. */
 export function wereTimersFaked(): boolean {
   return Object.hasOwn(realTimeout, "clock");
 }
@@ -58,13 +55,13 @@ export function wereTimersFaked(): boolean {
 export class RealWork {
   #known = counts();
 
-  /** What there is now is no work of a handler. */
+  /** Everything in progress now is not the work of a handler. */
   ignoreAll(): void {
     this.#known = counts();
   }
 
-  /** The names of what came since, as Node calls them. Of those that were there before, whichever have ended at a look
-   *  are forgotten. If one ends and another begins between two looks, the count is the same: look often. */
+  /** The names of work that started since, as Node reports them. Ended earlier work is dropped at each call. If one
+   *  ends and another starts between two calls, the count is unchanged: call it often. */
   current(): string[] {
     const now = counts();
     for (const [name, count] of this.#known) this.#known.set(name, Math.min(count, now.get(name) ?? 0));

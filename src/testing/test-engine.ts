@@ -1,8 +1,8 @@
-/** The library on SQLite `:memory:` with a virtual clock: waits of hours pass in milliseconds, and are exact.
+/** The library on SQLite `:memory:` with a virtual clock: waits of hours take milliseconds and are exact.
  *
- *  Real parts throughout; only time and chance are replaced, and leases, which last for years: no worker is ever lost here.
- *  What it does not do: speed up real waiting inside a handler. The clock stands still while a handler waits for a
- *  `setTimeout`, a file or a request, for up to `patience`. */
+ *  All parts are real except time and randomness, and leases, which last for years: no worker is ever lost here. Real
+ *  waiting inside a handler is not shortened: the clock stands still while a handler waits for a `setTimeout`, a file
+ *  or a request, for up to `patience`. */
 
 import type { JobHandle } from "../core/api/jobs.ts";
 import { type Duration, toMs } from "../core/duration.ts";
@@ -19,15 +19,15 @@ import { counted, wereTimersFaked } from "./real-work.ts";
 import { STUCK, TimeMover } from "./time-mover.ts";
 import { VirtualClock } from "./virtual-clock.ts";
 
-/** No server and no lease: the store is in memory, and its workers are never lost.
+/** There is no server and no lease: the store is in memory, and its workers are never lost.
  *  @example
  *  const options: TestEngineOptions = { startAt: new Date("2030-05-01"), random: () => 0.5 }; */
 export interface TestEngineOptions extends Omit<OpenOptions, "url" | "token" | "schema" | "connections" | "lease"> {
-  /** Draws for jitter, from 0 to below 1. The default, always 0.5, draws none: delays are exact. */
+  /** Random numbers for jitter, from 0 to below 1. The default, always 0.5, means no jitter: delays are exact. */
   random?: () => number;
-  /** Where the virtual clock starts. */
+  /** Start time of the virtual clock. */
   startAt?: Date | number;
-  /** For how long, in real time, the clock stands still while a handler does real work. Default: 2 s. */
+  /** How long, in real time, the clock stands still while a handler does real work. Default: 2 s. */
   patience?: Duration;
 }
 
@@ -39,18 +39,18 @@ export interface TestEngineOptions extends Omit<OpenOptions, "url" | "token" | "
 export interface TestEngine extends AsyncDisposable {
   readonly perdure: Perdure;
   readonly clock: VirtualClock;
-  /** Moves time on, letting everything that falls due happen at its instant. */
+  /** Moves time forward; everything that becomes due happens at its time. */
   advance(by: Duration): Promise<void>;
-  /** Lets what is under way finish without moving time. */
+  /** Lets work in progress finish without moving time. */
   settled(): Promise<void>;
-  /** Moves time on until the job has ended. */
+  /** Moves time forward until the job has ended. */
   runToEnd(job: JobHandle<unknown>): Promise<JobInfo>;
   close(): Promise<void>;
 }
 
 const MAX_STEPS = 1_000_000;
 const PATIENCE_MS = 2_000;
-/** Years: a lease that is renewed would have to be stepped to. */
+/** Years: the clock would have to step to each renewal. */
 const LEASE = "3650d";
 
 /** Opens the real engine on an in-memory store, with a clock that you move.
@@ -74,7 +74,7 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   const warn = (message: string) => process.emitWarning(message, "PerdureTestWarning");
   const mover: TimeMover = new TimeMover({ clock, dates, calls, patienceMs: toMs(patience, "open.patience"), warn });
   const wrapStore = (store: Store) => counted(dates.follow(store), calls);
-  // The pruner deletes what jobs left in files: real work, but of the engine, so that time waits for all of it.
+  // The pruner deletes files of jobs: real work of the engine, which time waits for.
   const wrapOutputs = (outputs: Blobs) => counted(outputs, calls);
   const opened = await Perdure.open(
     { ...rest, url: ":memory:", lease: LEASE },
@@ -88,7 +88,7 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   });
   const perdure = guardedPerdure(opened, guard, close);
 
-  /** A call of the test: nothing hangs while it is under way. */
+  /** A call of the test: while it is in progress, nothing counts as hung. */
   async function called<T>(call: () => Promise<T>): Promise<T> {
     mover.begin();
     calls.toKit += 1;
@@ -111,20 +111,20 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
     throw new PerdureError("result_timeout", `${job.id} did not end after ${MAX_STEPS} steps of the clock: ${STUCK}`);
   }
 
-  /** A due job that no worker can take would never end, however long the clock is moved. */
+  /** A due job that no worker can take would never end, however far the clock moves. */
   async function refuseVain(job: JobHandle<unknown>): Promise<void> {
     const { next, text } = await job.explain();
     if (next.kind !== "run" || !next.waitsFor.some((reason) => reason === "no_worker" || reason === "paused")) return;
-    throw new PerdureError("result_timeout", `${job.id} cannot end: moving the clock will not help.\n${text}`);
+    throw new PerdureError("result_timeout", `${job.id} cannot end: moving the clock does not help.\n${text}`);
   }
 
-  /** Nothing is set on the clock, and nothing real is under way. */
+  /** Nothing is scheduled on the clock, and no real work is in progress. */
   async function refuseStuck(job: JobHandle<unknown>): Promise<never> {
     const { state } = await job.get();
     const why =
       state === "running"
-        ? "its handler waits for something that neither the clock nor anything under way will bring"
-        : "nothing is set on the clock that would go on with it";
+        ? "its handler waits for something that neither the clock nor any work in progress will deliver"
+        : "nothing scheduled on the clock would continue it";
     const { text } = await job.explain();
     const message = `${job.id} cannot end: ${why}. A timeout on the task would end it.\n${text}${fakedTimers()}`;
     throw new PerdureError("result_timeout", message);
@@ -157,7 +157,7 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   };
 }
 
-/** What has no meaning here is an error, as any option that does not exist. */
+/** Options without a meaning here are errors, like unknown options. */
 function refuse(options: object): void {
   for (const name of ["url", "token", "schema", "connections", "lease"]) {
     if (!Object.hasOwn(options, name)) continue;

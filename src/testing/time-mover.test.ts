@@ -157,7 +157,7 @@ describe("what cannot go on", () => {
     const job = await kit.perdure.submit("late", undefined, { delay: "1h" });
     await expect(job.result()).rejects.toMatchObject({
       code: "result_timeout",
-      message: expect.stringMatching(/^await job\.result\(\) waits, .* await kit\.runToEnd\(job\)[\s\S]*in 1 h/),
+      message: expect.stringMatching(/^await job\.result\(\) is waiting, .* await kit\.runToEnd\(job\)[\s\S]*in 1 h/),
     });
     const result = job.result();
     await kit.advance("1h");
@@ -167,7 +167,7 @@ describe("what cannot go on", () => {
   it("is a feed that follows, and a worker that waits for its handlers", async () => {
     await using kit = await opened();
     const feed = kit.perdure.events({ follow: true, after: 1_000 });
-    await expect(feed.next()).rejects.toThrow("a feed that follows waits, and the virtual clock stands still");
+    await expect(feed.next()).rejects.toThrow("a live feed is waiting, but the virtual clock does not move");
     await kit.perdure.submit("never");
     const worker = await kit.perdure.work([task("other", () => kit.clock.sleep("1h"))]);
     await kit.perdure.submit("other");

@@ -1,7 +1,7 @@
-/** Moves the virtual clock from instant to instant: to each timer that may do something, and to each date at which
- *  something in the store falls due. Before each step everything that was begun has ended: the calls of the store, turns of the event loop,
- *  and real work of handlers, for which the clock stands still. Checks that are repeated to be sure (polls, beats, sweeps) are
- *  made once after each change and skipped from then on, so that a quiet day costs as much as a quiet second. */
+/** Moves the virtual clock step by step: to each relevant timer, and to each time at which something in the store
+ *  becomes due. Before each step everything in progress has finished: calls of the store, turns of the event loop, and
+ *  real work of handlers, for which the clock stands still. Periodic checks (polls, beats, sweeps) run once after each
+ *  change and are then skipped, so that a quiet day costs as much as a quiet second. */
 import { PerdureError } from "../core/errors.ts";
 import { type Clock, nextTurn } from "../lib/clock.ts";
 import { systemLoop } from "../lib/system-clock.ts";
@@ -9,19 +9,19 @@ import type { DueDates } from "./due-dates.ts";
 import { RealWork, realSleep } from "./real-work.ts";
 import type { VirtualClock } from "./virtual-clock.ts";
 
-/** Turns of the event loop without a call of the store: as many as our own code ever takes between two calls, and more. */
+/** Turns of the event loop without a call of the store: more than our own code ever takes between two calls. */
 const QUIET_TURNS = 4;
-/** Real time for a handler that waits for neither the clock nor anything that Node names: its thread pool, perhaps. */
+/** Real time for a handler that waits for neither the clock nor anything known to Node, such as its thread pool. */
 const GRACE_MS = 50;
-/** Steps of one call: a timer that sets itself again at once would never let it end. */
+/** Steps of one call: a timer that reschedules itself without a delay would never end. */
 const MAX_STEPS = 1_000_000;
 
 export interface TimeMoverParts {
   readonly clock: VirtualClock;
   readonly dates: DueDates;
-  /** Calls of the store, and of files by the engine. */
+  /** Calls of the store, and file access by the engine. */
   readonly calls: { underWay: number };
-  /** Real time for which the clock stands still while a handler does real work. */
+  /** How long, in real time, the clock stands still while a handler does real work. */
   readonly patienceMs: number;
   readonly warn: (message: string) => void;
 }
@@ -29,12 +29,12 @@ export interface TimeMoverParts {
 export class TimeMover {
   readonly #parts: TimeMoverParts;
   readonly #realWork = new RealWork();
-  /** Due dates up to this instant have been seen to. */
+  /** Due dates up to this time have been handled. */
   #seen: number;
   #engineTimers = 0;
-  /** The running attempts that were given their grace. */
+  /** The running attempts that had their grace time. */
   #graced = new Set<string>();
-  /** One step at a time, whoever moves the clock. */
+  /** Serializes steps, whoever moves the clock. */
   #turn: Promise<unknown> = Promise.resolve();
 
   constructor(parts: TimeMoverParts) {
@@ -42,7 +42,7 @@ export class TimeMover {
     this.#seen = parts.clock.now();
   }
 
-  /** The clock as the engine gets it: its timers are told from those of handlers and tests. */
+  /** The engine's clock: distinguishes its timers from those of handlers and tests. */
   readonly engineClock: Clock = {
     now: () => this.#parts.clock.now(),
     monotonic: () => this.#parts.clock.monotonic(),
@@ -70,7 +70,7 @@ export class TimeMover {
     },
   };
 
-  /** What handlers, or the test, do in real time now. */
+  /** Real work of handlers, or the test, in progress. */
   get realWork(): string[] {
     return this.#realWork.current();
   }
@@ -80,7 +80,7 @@ export class TimeMover {
     return this.#parts.clock.pending - this.#engineTimers;
   }
 
-  /** When the test calls, and before a handler begins: what is under way while no handler runs is no work of theirs. */
+  /** Called by the test and before a handler starts: work in progress while no handler runs is not theirs. */
   begin(): void {
     if (this.#parts.dates.running.size === 0) this.#realWork.ignoreAll();
     else this.#realWork.current();
@@ -91,8 +91,8 @@ export class TimeMover {
     let waitedMs = 0;
     for (;;) {
       await this.#quiet();
-      await this.#parts.dates.next(this.#seen); // says who runs
-      // Without a handler only the engine is at work, whose calls are counted.
+      await this.#parts.dates.next(this.#seen); // updates who is running
+      // Without a running handler only the engine works, and its calls are counted.
       const found = this.#realWork.current();
       const work = this.#parts.dates.running.size > 0 ? found : [];
       if (work.length === 0) return;
@@ -102,16 +102,13 @@ export class TimeMover {
     }
   }
 
-  /** Moves time on, letting everything that falls due happen at its instant. */
+  /** Moves time forward; everything that becomes due happens at its time. */
   async advanceTo(target: number): Promise<void> {
     for (let step = 0; step < MAX_STEPS; step++) if (!(await this.step(target))) return;
-    throw new PerdureError(
-      "result_timeout",
-      `the clock did not get to its instant within ${MAX_STEPS} steps: ${STUCK}`,
-    );
+    throw new PerdureError("result_timeout", `the clock did not reach its target within ${MAX_STEPS} steps: ${STUCK}`);
   }
 
-  /** To the next instant at which something may happen, up to `target`. False: it is at `target`, or, where that is
+  /** Steps to the next time at which something may happen, up to `target`. False: it is at `target`, or, if that is
    *  infinite, nothing will ever happen. */
   step(target: number): Promise<boolean> {
     const step = this.#turn.then(() => this.#step(target));
@@ -144,7 +141,7 @@ export class TimeMover {
     }
   }
 
-  /** Some handler may be at work where nobody can see it. Each running attempt gets some real time once. */
+  /** A handler may be working unobserved. Each running attempt gets some real time once. */
   async #grace(): Promise<void> {
     const { dates } = this.#parts;
     for (const name of this.#graced) if (!dates.running.has(name)) this.#graced.delete(name);
@@ -164,9 +161,9 @@ export class TimeMover {
     const { patienceMs, warn } = this.#parts;
     warn(
       `a handler has done real work for ${patienceMs} ms (${work.join(", ")}): the virtual clock moves on without it. ` +
-        "A handler under test waits by kit.clock.sleep(…) in place of setTimeout; for slow real work raise the option patience.",
+        "In a handler under test, use kit.clock.sleep(…) instead of setTimeout; for slow real work raise the option patience.",
     );
   }
 }
 
-export const STUCK = "a timer sets itself again without a delay";
+export const STUCK = "a timer reschedules itself without a delay";

@@ -1,4 +1,4 @@
-/** A clock that stands still until it is moved. Timers fire in the order of their instants, at their instants. */
+/** A clock that stands still until it is moved. Timers fire in order, each at its time. */
 import { type Duration, toMs } from "../core/duration.ts";
 import type { Clock, TimerOptions } from "../lib/clock.ts";
 import { systemLoop } from "../lib/system-clock.ts";
@@ -8,9 +8,9 @@ interface Timer {
   readonly order: number;
   readonly call: () => void;
   readonly recheck: boolean;
-  /** A check that is made so often that it may as well be made early. */
+  /** A check so frequent that it may as well run early. */
   readonly isFrequent: boolean;
-  /** `changes` when it was set. */
+  /** The value of `changes` when the timer was set. */
   readonly changes: number;
   cancelled: boolean;
 }
@@ -23,7 +23,7 @@ export const VIRTUAL_START = Date.UTC(2030, 0, 1);
 /** Claims, beats and sweeps of an engine are at most this far apart; it prunes each minute. */
 const FREQUENT_MS = 5_000;
 
-/** A clock that stands still until it is moved. Timers fire in the order of their instants, at their instants.
+/** A clock that stands still until it is moved. Timers fire in order, each at its time.
  *  @example
  *  const clock = new VirtualClock();
  *  clock.after(1_000, () => console.log("a second"));
@@ -60,7 +60,7 @@ export class VirtualClock implements Clock {
     };
   }
 
-  /** For handlers under test: resolves when the clock has been moved on by so much, and rejects when the signal aborts. */
+  /** For handlers under test: resolves when the clock has moved by this much, and rejects when the signal aborts. */
   sleep(duration: Duration, signal?: AbortSignal): Promise<void> {
     const ms = toMs(duration, "sleep");
     return new Promise((resolve, reject) => {
@@ -82,7 +82,7 @@ export class VirtualClock implements Clock {
     return this.#timers[0]?.at ?? null;
   }
 
-  /** Moves to `at` and fires what is due by then, once. */
+  /** Moves to `at` and fires every timer that is due, once. */
   moveTo(at: number): void {
     if (at > this.#now) this.#now = at;
     this.#fire((timer) => timer.at <= this.#now);
@@ -100,20 +100,20 @@ export class VirtualClock implements Clock {
     this.#changes += 1;
   }
 
-  /** When the next timer fires that is not a check in vain; null without one. */
+  /** When the next timer fires that is not a needless check; null without one. */
   nextNeededAt(): number | null {
     return this.#timers.find((timer) => this.#isNeeded(timer))?.at ?? null;
   }
 
-  /** Moves to `at` and fires what is due by then, once, without checks in vain: they stay due. With the first check that is
-   *  not in vain go all other frequent ones: a check may always be made early, and together they cost one step. */
+  /** Moves to `at` and fires due timers once, without needless checks: they stay due. The first necessary check also
+   *  fires all other frequent ones: a check may always run early, and together they cost one step. */
   stepTo(at: number): void {
     if (at > this.#now) this.#now = at;
     const isCheck = this.#timers.some((timer) => timer.at <= this.#now && timer.recheck && this.#isNeeded(timer));
     this.#fire((timer) => this.#isNeeded(timer) && (timer.at <= this.#now || (isCheck && timer.isFrequent)));
   }
 
-  /** The same, and all frequent checks, due or not: something falls due at this instant, and they are what finds it. */
+  /** Like `stepTo`, and fires all frequent checks, due or not: something becomes due now, and they find it. */
   stepAndCheck(at: number): void {
     if (at > this.#now) this.#now = at;
     this.#changes += 1;
@@ -131,7 +131,7 @@ export class VirtualClock implements Clock {
     for (const timer of due) if (!timer.cancelled) timer.call();
   }
 
-  /** Behind all timers of this instant and earlier ones. */
+  /** After all timers of this time and earlier ones. */
   #placeAfter(at: number): number {
     let [low, high] = [0, this.#timers.length];
     while (low < high) {

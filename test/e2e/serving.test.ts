@@ -71,7 +71,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     [
       "a runtime folder that cannot be made",
       ["--opal-runtime", "none/at/all"],
-      /none\/at does not exist; make it first/,
+      /none\/at does not exist; create it first/,
     ],
   ])("with %s ends with 2 and says so", async (_what, args, words) => {
     const { code, stderr } = await inHere(newHome(), ["up", ...QUIET, "--data", "data", ...args]);
