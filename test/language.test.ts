@@ -45,8 +45,8 @@ const AVOID: readonly (readonly [avoid: RegExp, write: string])[] = [
 
 /** Folders and files that are not clean yet; `WORDS=src/core npx vitest run test/language.test.ts` shows what is left in one. */
 const NOT_YET: readonly string[] = [
-  "docs",
-  "README.md",
+  "docs/guides/dialects.md",
+  "docs/guides/opal.md",
   "src/cli",
   "src/contract",
   "src/core",
@@ -107,8 +107,15 @@ it("is in the help of every command", async () => {
 });
 
 it("is in README and docs", () => {
-  const isPage = (file: string) => /^docs\/(guides\/)?[^/]+$/.test(file);
-  const files = ["README.md", ...filesUnder("docs", ".md").filter(isPage)].filter(isChecked);
+  const isPage = (file: string) =>
+    /^docs\/((guides|decisions)\/)?[^/]+$/.test(file) || file === "docs/internals/engine.md";
+  const files = [
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    ...filesUnder("docs", ".md").filter(isPage),
+  ].filter(isChecked);
   const found = files.flatMap((file) => {
     // Blanked, not cut: lines keep their numbers.
     const blank = (code: string) => code.replace(/[^\n]/g, "#");
