@@ -1,4 +1,4 @@
-/** Tokens of access, and settings that all who use the store share. */
+/** Access tokens, and settings shared by all processes on the store. */
 import { createHash } from "node:crypto";
 import { expect, test } from "vitest";
 import type { AccessToken } from "../../core/access.ts";
@@ -20,7 +20,7 @@ export function accessTests(bench: Bench): void {
     expect(await bench.store.tokens.list()).toEqual([old, young]);
   });
 
-  test("a token whose id or hash is taken is refused, and the first stays as it was", async () => {
+  test("a token whose id or hash exists is refused, and the first one is unchanged", async () => {
     const first = newToken("a");
     await bench.store.tokens.add(first);
     for (const other of [newToken("a", { hash: "0".repeat(64) }), newToken("b", { hash: first.hash }), first]) {
@@ -42,7 +42,7 @@ export function accessTests(bench: Bench): void {
     ]);
   });
 
-  test("orders of operators leave an event that says who gave them, in the namespace that they are about", async () => {
+  test("operators' actions leave an event with who requested them, in the namespace concerned", async () => {
     const { store } = bench;
     const all = newToken("a");
     await store.tokens.add(all, "token:ops (x)");
@@ -76,7 +76,7 @@ export function accessTests(bench: Bench): void {
     expect(await bench.store.settings.formerSecret()).toBeNull();
   });
 
-  test("a setting is changed or deleted only by who knows its value", async () => {
+  test("a setting is changed or deleted only with its current value", async () => {
     const { store } = bench;
     expect(await store.settings.replace("key", "a", "b")).toBe(false);
     await store.settings.setIfAbsent("key", "a");
@@ -95,7 +95,7 @@ export function accessTests(bench: Bench): void {
     expect(events.map(({ name, at, data }) => ({ name, at, data }))).toEqual([record(T0 + 1), record(T0 + 2)]);
   });
 
-  test("a setting keeps what was first written, for everybody", async () => {
+  test("a setting keeps its first value for all processes", async () => {
     expect(await bench.store.settings.get("outputs")).toBeNull();
     const others = bench.hasSecond ? [await bench.second(), await bench.second()] : [bench.store, bench.store];
     const answers = await Promise.all(others.map((store, i) => store.settings.setIfAbsent("outputs", `value ${i}`)));
@@ -103,7 +103,7 @@ export function accessTests(bench: Bench): void {
     expect(await bench.store.settings.get("outputs")).toBe(answers[0]);
     expect(await bench.store.settings.setIfAbsent("outputs", "later")).toBe(answers[0]);
     expect(await bench.store.settings.setIfAbsent("other", "ü\n")).toBe("ü\n");
-    // What the store keeps for itself is no setting.
+    // Values that the store keeps for itself are not settings.
     expect(await bench.store.settings.get("secret")).toBeNull();
     expect(await bench.store.settings.setIfAbsent("generation", "mine")).toBe("mine");
     if (bench.canReopen) await bench.reopen();

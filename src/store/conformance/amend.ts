@@ -80,7 +80,7 @@ export function amendTests(bench: Bench): void {
   }
 
   for (const [situation, verbs] of Object.entries(TABLE)) {
-    test(`a job that is ${situation} takes the commands it should`, async () => {
+    test(`a job that is ${situation} accepts the right commands`, async () => {
       for (const [kind, expected] of Object.entries(verbs)) {
         const id = await bring(situation as Situation);
         const before = await bench.row(id);
@@ -99,7 +99,7 @@ export function amendTests(bench: Bench): void {
     });
   }
 
-  test("answers a list in its order, the unknown among the known", async () => {
+  test("answers a list in its order, including unknown jobs", async () => {
     const [a, b] = [await bench.submit(), await bench.submit()];
     const commands = [a, jobId(), b, a].map((id) => ({ jobId: id, command: { kind: "cancel" } as const }));
     const answers = await bench.store.amend(commands, T0, decideCommandAt(T0));
@@ -116,14 +116,14 @@ export function amendTests(bench: Bench): void {
     expect(answers.map((answer) => answer.status)).toEqual(["refused", "applied"]);
   });
 
-  test("a cancel takes a waiting job out at once", async () => {
+  test("a cancel ends a waiting job at once", async () => {
     const id = await bench.submit();
     await bench.amend(id, { kind: "cancel" }, T0 + 3);
     expect(await bench.row(id)).toMatchObject({ state: "cancelled", finishedAt: T0 + 3, cancelRequestedAt: T0 + 3 });
     expect(await bench.claim(await bench.open(), 1, T0 + 4)).toEqual([]);
   });
 
-  test("a cancel of a running job lets its session go on until it reports", async () => {
+  test("a running job with a cancel request stays running until its session reports", async () => {
     const { job, session } = await bench.running();
     await bench.renew(session, [{ ...placeOf(job), progress: '"half"', usage: usageOf(5) }], T0 + 1);
     await bench.amend(job.id, { kind: "cancel" }, T0 + 2);
@@ -133,7 +133,7 @@ export function amendTests(bench: Bench): void {
     expect(await bench.row(job.id)).toMatchObject({ state: "cancelled", usage: usageOf(5) });
   });
 
-  test("a cancel and then a failure, an interruption or a loss: cancelled", async () => {
+  test("a cancel followed by a failure, an interruption or a loss: cancelled", async () => {
     for (const outcome of [broke(), { kind: "interrupted" } as const]) {
       const { job } = await bench.running({ retry: TWICE });
       await bench.amend(job.id, { kind: "cancel" }, T0 + 1);
@@ -146,14 +146,14 @@ export function amendTests(bench: Bench): void {
     expect((await bench.row(job.id)).losses).toBe(0);
   });
 
-  test("a cancel and then a success: succeeded, the work is done", async () => {
+  test("a cancel followed by a success: succeeded, because the work is done", async () => {
     const { job } = await bench.running();
     await bench.amend(job.id, { kind: "cancel" }, T0 + 1);
     expect(await bench.report(job, done('"kept"'), T0 + 2)).toMatchObject({ state: "succeeded" });
     expect(await bench.row(job.id)).toMatchObject({ result: '"kept"', cancelRequestedAt: T0 + 1 });
   });
 
-  test("a cancel made at once with a failing report is not lost", async () => {
+  test("a cancel concurrent with a failing report is not lost", async () => {
     const { job } = await bench.running({ retry: 5 });
     const [report, cancel] = await Promise.all([
       bench.report(job, broke(), T0 + 1),
@@ -163,7 +163,7 @@ export function amendTests(bench: Bench): void {
     expect((await bench.row(job.id)).state).toBe("cancelled");
   });
 
-  test("a reschedule moves the time and the end of the wait with it", async () => {
+  test("a reschedule moves the due time and the end of the wait", async () => {
     const id = await bench.submit({ expireInMs: SECOND });
     await bench.amend(id, { kind: "reschedule", runAt: T0 + MINUTE }, T0 + 1);
     expect(await bench.row(id)).toMatchObject({ runAt: T0 + MINUTE, expiresAt: T0 + MINUTE + SECOND });
@@ -174,7 +174,7 @@ export function amendTests(bench: Bench): void {
     expect(await bench.claim(session, 1, T0 + MINUTE)).toHaveLength(1);
   });
 
-  test("a retry brings a job in backoff back now", async () => {
+  test("a retry makes a job in backoff due now", async () => {
     const { job, session } = await bench.running({
       retry: { maxAttempts: 2, backoff: { type: "fixed", delay: "1h" } },
     });
@@ -183,7 +183,7 @@ export function amendTests(bench: Bench): void {
     expect(await bench.take(session, T0 + 5)).toMatchObject({ id: job.id, attempt: 2, failures: 1 });
   });
 
-  test("a discard takes a failed job out of the dead letters and leaves it failed", async () => {
+  test("a discard removes a failed job from the dead letters; it stays failed", async () => {
     const id = await bring("failed");
     expect((await bench.store.find({ deadLetter: true })).jobs.map((job) => job.id)).toEqual([id]);
     await bench.amend(id, { kind: "discard" }, T0 + 5);

@@ -1,5 +1,5 @@
-/** What must be true of a store at any time, whatever was done to it: checked after every test of the suite.
- *  The failure model's I2 (one winner), I3 (attempts grow), I4 (budgets), I10 (history) and I11 (accounting). */
+/** Invariants of a store, checked after every test of the suite: from the failure model I2 (one winner), I3 (attempts
+ *  grow), I4 (budgets), I10 (history) and I11 (accounting). */
 import { deepStrictEqual as equal, ok } from "node:assert/strict";
 
 import { addAmount, amountOf, type BudgetNow, NO_AMOUNT } from "../../core/decision/budget.ts";
@@ -9,7 +9,7 @@ import { isTerminal, JOB_STATES, type Job, type JobState, type Usage } from "../
 import { progressOf } from "../../core/job/testing-job.ts";
 import type { History, JobRow, SessionRow, Store } from "../store.ts";
 
-/** Of more jobs than this, some are read one by one as well; all of them are checked by the feed. */
+/** With more jobs than this, only some are also read one by one; the feed checks all of them. */
 const READ_ALONE = 100;
 
 export async function audit(store: Store): Promise<void> {
@@ -24,7 +24,7 @@ export async function audit(store: Store): Promise<void> {
   const each = Math.ceil(jobs.length / READ_ALONE);
   for (const row of jobs.filter((_, i) => i % each === 0)) {
     const history = (await store.history(row.id)) as History;
-    equal(history.job, row, `${row.id}: two ways to read a job agree`);
+    equal(history.job, row, `${row.id}: both ways to read a job agree`);
     equal(feed.get(row.id), history.events, `${row.id}: the feed has the job's events in order`);
     await checkAttempts(store, row, history.events as JobEvent[]);
   }
@@ -32,13 +32,14 @@ export async function audit(store: Store): Promise<void> {
   await checkCounts(store, jobs);
 }
 
-/** What a budget has spent is what the events of all jobs that it covers tell; where none of them runs, nothing is held of it. */
+/** A budget's spending equals the sum over the events of all jobs it covers; if none of them runs, nothing is
+ *  reserved. */
 function checkLedgers(jobs: readonly JobRow[], feed: ReadonlyMap<string, readonly JobEvent[]>): void {
   const covered = new Map<string, { budget: BudgetNow; jobs: JobRow[] }>();
   for (const job of jobs) {
     for (const budget of job.budgets) {
       const ledger = covered.get(budget.jobId) ?? { budget, jobs: [] };
-      equal(ledger.budget, budget, `${budget.jobId}: all jobs below see the same budget`);
+      equal(ledger.budget, budget, `${budget.jobId}: all covered jobs see the same budget`);
       ledger.jobs.push(job);
       covered.set(budget.jobId, ledger);
     }
@@ -46,9 +47,9 @@ function checkLedgers(jobs: readonly JobRow[], feed: ReadonlyMap<string, readonl
   for (const [id, { budget, jobs: below }] of covered) {
     const events = below.flatMap((job) => feed.get(job.id) ?? []);
     const spent = events.reduce((sum, { data }) => addAmount(sum, amountOf(usageOf(data))), NO_AMOUNT);
-    equal(budget.spent, spent, `${id}: its budget has spent what the events below it tell`);
+    equal(budget.spent, spent, `${id}: its budget's spending matches the events below it`);
     if (below.some(({ state }) => state === "running")) continue;
-    equal([budget.live, budget.reserved], [NO_AMOUNT, NO_AMOUNT], `${id}: nothing is held of its budget`);
+    equal([budget.live, budget.reserved], [NO_AMOUNT, NO_AMOUNT], `${id}: nothing of its budget is reserved`);
   }
 }
 
@@ -68,13 +69,13 @@ export async function allJobs(store: Store): Promise<JobRow[]> {
     const page = await store.find({ order: "oldest", limit: 1_000, ...(cursor === undefined ? {} : { cursor }) });
     jobs.push(...page.jobs);
     if (page.next === null) return jobs;
-    // A walk that does not come forward would never end.
-    ok(page.next !== cursor && page.jobs.length > 0, "every page of a search brings the next");
+    // A search that does not advance would never end.
+    ok(page.next !== cursor && page.jobs.length > 0, "every page of a search advances");
     cursor = page.next;
   }
 }
 
-/** The events of each job. A feed may lag behind for as long as somebody else writes; then it is read again. */
+/** The events of each job. A feed may lag while others write; then it is read again. */
 async function wholeFeed(store: Store, jobs: readonly JobRow[]): Promise<Map<string, JobEvent[]>> {
   const wanted = jobs.reduce((sum, { revision }) => sum + revision, 0);
   for (const start = performance.now(); ; ) {
@@ -92,8 +93,8 @@ async function wholeFeed(store: Store, jobs: readonly JobRow[]): Promise<Map<str
 
 const PATIENCE_MS = 30_000;
 
-/** So many events of jobs in one go, or all that the feed gives: it lags behind while somebody else writes, in whatever schema
- *  of the server. */
+/** A bounded number of job events, or all that the feed returns: it lags while anyone writes, in any schema of the
+ *  server. */
 export async function jobEvents(store: Store, count: number): Promise<JobEvent[]> {
   for (const start = performance.now(); ; ) {
     const all = (await store.events.page({ after: 0, limit: 1_000_000, chars: Number.MAX_SAFE_INTEGER })).events;
@@ -114,7 +115,7 @@ async function readFeed(store: Store): Promise<PerdureEvent[]> {
   }
 }
 
-/** The row is what its events tell; each chapter ends once, and nothing happens in it afterwards. */
+/** The row equals the fold of its events; after the end of a chapter only a redrive follows. */
 export function checkHistory(row: JobRow, events: readonly JobEvent[]): void {
   equal(
     events.map((event) => event.n),
@@ -123,7 +124,7 @@ export function checkHistory(row: JobRow, events: readonly JobEvent[]): void {
   );
   equal(row.revision, events.length, `${row.id}: the revision is the number of events`);
   equal(progressOf(row), foldEvents(events), `${row.id}: the row is the fold of its events`);
-  ok(row.failures <= row.policy.maxAttempts, `${row.id}: failures are within their budget`);
+  ok(row.failures <= row.policy.maxAttempts, `${row.id}: failures are within maxAttempts`);
   equal(row.result === null || row.state === "succeeded", true, `${row.id}: only a success has a result`);
 
   let job = BEFORE;
@@ -146,7 +147,11 @@ async function checkAttempts(store: Store, row: JobRow, events: readonly JobEven
     closed.push(...page.map((attempt) => attempt.attempt));
     page = await store.attempts(row.id, { after: closed.at(-1) as number });
   }
-  equal(closed, numbersTo(row.state === "running" ? row.attempt - 1 : row.attempt), `${row.id}: each is closed once`);
+  equal(
+    closed,
+    numbersTo(row.state === "running" ? row.attempt - 1 : row.attempt),
+    `${row.id}: each attempt is closed once`,
+  );
 }
 
 function numbersTo(n: number): number[] {

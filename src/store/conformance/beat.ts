@@ -1,5 +1,5 @@
-/** Beats: after a silence of all engines, or a jump of the clock, nobody's lateness means anything for one lease
- *  (F37): nothing is reaped or buried, and an event says why. */
+/** Beats: after a silence of all engines, or a clock jump, late sessions prove nothing for one lease (F37): nothing is
+ *  reaped or buried, and an event records why. */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { DAY, done, LEASE, MINUTE, placeOf, SECOND, T0 } from "./kit.ts";
@@ -10,7 +10,7 @@ export function beatTests(bench: Bench): void {
       (event) => event.name === "engine.reaping_held",
     );
 
-  test("in time hold nothing up", async () => {
+  test("in time do not hold the reaper", async () => {
     expect(await bench.beat(T0)).toEqual({ heldUntil: expect.any(Number), gapMs: null });
     const answer = await bench.beat(T0 + 3 * SECOND);
     expect(answer.gapMs).toBeNull();
@@ -18,7 +18,7 @@ export function beatTests(bench: Bench): void {
     expect(await held()).toEqual([]);
   });
 
-  test("are of the time at which they are stored, however long they waited for that", async () => {
+  test("have the time at which they are stored, however long they waited", async () => {
     await bench.beat(T0);
     let now = T0;
     const rest = { maxGapMs: 3 * SECOND, holdMs: LEASE, clockJumpMs: 0, engine: "engine-2" };
@@ -29,7 +29,7 @@ export function beatTests(bench: Bench): void {
     expect(await held()).toEqual([]);
   });
 
-  test("from many engines are one heart", async () => {
+  test("from many engines count as one", async () => {
     for (let s = 0; s < 12; s += 2) await bench.beat(T0 + s * SECOND, 0, `engine-${s % 3}`);
     expect(await held()).toEqual([]);
   });
@@ -59,14 +59,14 @@ export function beatTests(bench: Bench): void {
     expect(await bench.report(job, done(), wake + LEASE + 3 * SECOND)).toMatchObject({ status: "accepted" });
   });
 
-  test("bury no silent session during the hold", async () => {
+  test("do not bury a silent session during the hold", async () => {
     const session = await bench.open();
     await bench.beat(T0);
     await bench.beat(T0 + MINUTE);
     expect(await bench.renew(session, [], T0 + MINUTE + SECOND)).toMatchObject({ alive: true });
   });
 
-  test("do not hold up jobs that waited too long", async () => {
+  test("do not delay the expiry of jobs that waited too long", async () => {
     await bench.submit({ expireInMs: SECOND });
     await bench.beat(T0);
     await bench.beat(T0 + MINUTE);
@@ -95,7 +95,7 @@ export function beatTests(bench: Bench): void {
     expect(await bench.beat(T0 + SECOND, -20 * SECOND)).toMatchObject({ heldUntil: T0 + SECOND + LEASE });
   });
 
-  test("hold after a jump back that nobody saw, because the engine had not been started yet", async () => {
+  test("hold after a jump back that happened before the engine was started", async () => {
     await bench.running();
     await bench.beat(T0);
     const back = T0 - DAY;
@@ -104,7 +104,7 @@ export function beatTests(bench: Bench): void {
     expect((await bench.store.sessions.list())[0]?.leaseEndsAt).toBe(back + LEASE);
   });
 
-  test("after a jump back make no lease immortal", async () => {
+  test("after a jump back no lease becomes endless", async () => {
     const { job, session } = await bench.running();
     await bench.beat(T0);
     const back = T0 - DAY;
@@ -117,11 +117,11 @@ export function beatTests(bench: Bench): void {
     expect(await bench.renew(session, [placeOf(job)], back + LEASE + 2 * SECOND)).toMatchObject({
       lost: [placeOf(job)],
     });
-    // The store's time went back, so must what follows it.
+    // The store's time went back, so the times that follow it must too.
     expect((await bench.row(job.id)).runAt).toBeLessThan(T0);
   });
 
-  test("after a jump back make no hold immortal", async () => {
+  test("after a jump back no hold becomes endless", async () => {
     await bench.beat(T0);
     await bench.beat(T0 + MINUTE);
     const back = T0 - DAY;
@@ -132,7 +132,7 @@ export function beatTests(bench: Bench): void {
     expect((await bench.row(job.id)).losses).toBe(1);
   });
 
-  test("a small step of the clock is nothing", async () => {
+  test("ignore a small step of the clock", async () => {
     await bench.beat(T0);
     expect((await bench.beat(T0 - 2 * SECOND, -2 * SECOND)).gapMs).toBeNull();
     expect((await bench.beat(T0 + SECOND, 2 * SECOND)).gapMs).toBeNull();

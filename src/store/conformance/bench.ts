@@ -1,5 +1,5 @@
-/** The store under test, with the verbs as tests say them. A new store for every test; all that were opened are
- *  audited and closed after it. */
+/** The store under test, with short forms of its verbs. Each test gets a new store; all opened stores are audited and
+ *  closed after it. */
 import type { Command } from "../../core/job/command.ts";
 import type { ClaimedJob, NewSession, Report, ReportedOutcome, SettleAnswer } from "../../core/worker-protocol.ts";
 import type {
@@ -30,15 +30,15 @@ import {
 
 export interface Made {
   readonly store: Store;
-  /** The same data, opened again after `store` was closed. Missing where data ends with the store. */
+  /** Reopens the same data after `store` was closed. Missing if data ends with the store. */
   readonly reopen?: () => Promise<Store>;
   /** Another connection to the same data. */
   readonly second?: () => Promise<Store>;
-  /** Deletes the row of a session behind the store's back. Missing where nobody else can reach the data. */
+  /** Deletes the row of a session directly. Missing if the data is not reachable from outside. */
   readonly dropSession?: (id: string) => Promise<void>;
-  /** Counts the rows of policies behind the store's back. Missing where nobody else can reach the data. */
+  /** Counts the rows of policies directly. Missing if the data is not reachable from outside. */
   readonly policyCount?: () => Promise<number>;
-  /** When all of them are closed. */
+  /** Called when all of them are closed. */
   readonly closed?: () => Promise<void>;
 }
 export type MakeStore = () => Promise<Made>;
@@ -84,7 +84,7 @@ export class Bench {
     await this.#made?.dropSession?.(id);
   }
 
-  /** Null where nobody else can reach the data. */
+  /** Null if the data is not reachable from outside. */
   async policyCount(): Promise<number | null> {
     return (await this.#made?.policyCount?.()) ?? null;
   }
@@ -96,7 +96,7 @@ export class Bench {
   async second(): Promise<Store> {
     return this.also((await this.#made?.second?.()) as Store);
   }
-  /** A store of its own, without anything in it. */
+  /** A separate, empty store. */
   async another(): Promise<Store> {
     return this.also((await this.#make()).store);
   }
@@ -107,7 +107,7 @@ export class Bench {
 
   // The verbs.
 
-  /** Stores one job and answers its id. */
+  /** Stores one job and returns its id. */
   async submit(parts: JobParts = {}): Promise<string> {
     const [answer] = await this.insert([parts], parts.at);
     if (answer?.status !== "inserted") throw new Error(`not inserted: ${JSON.stringify(answer)}`);
@@ -147,13 +147,13 @@ export class Bench {
     if (job === undefined) throw new Error("nothing to claim");
     return job;
   }
-  /** A job in the hands of a session of its own. */
+  /** A job claimed by a session of its own. */
   async running(parts: JobParts = {}, now = parts.at ?? T0): Promise<{ job: ClaimedJob; session: string }> {
     const id = await this.submit(parts);
     const { namespace, kind, labels } = newJob(parts);
     const session = await this.open({ namespace, kinds: [kind], labels }, now);
     const job = await this.take(session, now);
-    if (job.id !== id) throw new Error(`claimed ${job.id} in place of ${id}`);
+    if (job.id !== id) throw new Error(`claimed ${job.id} instead of ${id}`);
     return { job, session };
   }
 
@@ -180,7 +180,7 @@ export class Bench {
     return answer as AmendAnswer;
   }
 
-  /** What an engine does each second, without its beat: settles whatever has run out. */
+  /** What an engine does each second except its beat: settles everything that expired. */
   async sweep(now: number): Promise<{ found: ExpiredJob[]; answers: SettleAnswer[] }> {
     const found = await this.store.expired({ now, limit: 1_000 });
     const reports = found.map((job) => (job.why === "lost" ? reaped(job) : overdue(job, job.why)));
@@ -189,7 +189,7 @@ export class Bench {
   beat(now: number, clockJumpMs = 0, engine = "engine-1") {
     return this.store.beat({ time: () => ({ now }), maxGapMs: 3_000, holdMs: LEASE, clockJumpMs, engine });
   }
-  /** Beats each second, as a living engine does, and sweeps. */
+  /** Beats each second like a live engine, and sweeps. */
   async awake(from: number, to: number): Promise<void> {
     for (let now = from; now <= to; now += 1_000) {
       await this.beat(now);

@@ -1,5 +1,5 @@
-/** What every adapter of the port for outputs must do, as tests: what comes out is what went in, a repeat changes nothing,
- *  and nothing lands where it must not. */
+/** Tests for every adapter of the port for outputs: data is stored unchanged, a repeat changes nothing, and nothing is
+ *  written to a wrong place. */
 import { createHash, randomBytes } from "node:crypto";
 import type { Readable } from "node:stream";
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
@@ -22,7 +22,7 @@ async function* inPieces(bytes: Buffer, size: number): AsyncGenerator<Uint8Array
 
 async function* breaking(...all: string[]): AsyncGenerator<Uint8Array> {
   yield* pieces(...all);
-  throw new Error("the sender went away");
+  throw new Error("the sender disconnected");
 }
 
 async function bytesOf(stream: Readable | null): Promise<Buffer | null> {
@@ -37,7 +37,7 @@ type Part = { readonly upload: number; readonly at?: number; readonly last?: boo
 const sha256 = (bytes: Buffer | string) => createHash("sha256").update(bytes).digest("hex");
 
 export function blobConformance(name: string, make: () => Promise<MadeBlobs>): void {
-  describe(`${name} keeps what attempts leave`, () => {
+  describe(`${name} keeps the files of attempts`, () => {
     let made: MadeBlobs;
     let blobs: Blobs;
     beforeAll(async () => {
@@ -97,26 +97,26 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect((await blobs.list(job, 1)).files[0]).toMatchObject({ size: 600_000, sha256: sha256(bytes) });
     });
 
-    test("a piece whose length is told, and which is there already, is a repeat that came late", async () => {
+    test("a piece with a length that was stored before is a late repeat", async () => {
       const job = jobId();
       await write(job, "stdout.log", 0, "0123456789");
       const late = { length: 4 };
       expect(await blobs.write(job, 1, "stdout.log", 2, pieces("2345"), late)).toEqual({ size: 10 });
       expect(await text(job, "stdout.log")).toBe("0123456789");
-      // One that reaches further is none, and neither is one of nothing: that ends the file.
+      // A piece that reaches further is not a repeat, nor is an empty one: that truncates the file.
       expect(await blobs.write(job, 1, "stdout.log", 8, pieces("89ab"), late)).toEqual({ size: 12 });
       expect(await blobs.write(job, 1, "stdout.log", 3, pieces(), { length: 0 })).toEqual({ size: 3 });
       expect(await text(job, "stdout.log")).toBe("012");
     });
 
-    test("a sender that is gone before it has sent a byte cuts nothing off", async () => {
+    test("a sender that disconnects before its first byte truncates nothing", async () => {
       const job = jobId();
       await write(job, "stdout.log", 0, "0123456789");
-      await expect(blobs.write(job, 1, "stdout.log", 5, breaking())).rejects.toThrow("the sender went away");
+      await expect(blobs.write(job, 1, "stdout.log", 5, breaking())).rejects.toThrow("the sender disconnected");
       expect(await text(job, "stdout.log")).toBe("0123456789");
     });
 
-    test("what lies behind the place of a write is replaced", async () => {
+    test("a write replaces everything after its offset", async () => {
       const job = jobId();
       await write(job, "stdout.log", 0, "hello, ", "world");
       expect(await write(job, "stdout.log", 7, "you")).toEqual({ size: 10 });
@@ -133,7 +133,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect((await blobs.list(job, 1)).files).toMatchObject([{ size: 300_005, sha256: sha256(expected) }]);
     });
 
-    test("a write beyond the end leaves all as it is, and says where the end is", async () => {
+    test("a write beyond the end changes nothing and returns the size", async () => {
       const job = jobId();
       expect(await write(job, "stderr.log", 5, "late")).toEqual({ size: 0 });
       expect(await text(job, "stderr.log")).toBeNull();
@@ -144,17 +144,17 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(await text(job, "stderr.log")).toBe("abc");
     });
 
-    test("a write that breaks off keeps a beginning of it, from which the sender goes on", async () => {
+    test("an interrupted write keeps the bytes that arrived, and the sender continues from there", async () => {
       const job = jobId();
       const broken = blobs.write(job, 1, "stdout.log", 0, breaking("abc", "def"));
-      await expect(broken).rejects.toThrow("the sender went away");
+      await expect(broken).rejects.toThrow("the sender disconnected");
       const { size } = await write(job, "stdout.log", 1_000, "where was I?");
       expect("abcdef".startsWith((await text(job, "stdout.log")) ?? "")).toBe(true);
       await write(job, "stdout.log", size, "abcdef".slice(size), "ghi");
       expect(await text(job, "stdout.log")).toBe("abcdefghi");
     });
 
-    test("an upload takes the place of a file as a whole, with its last piece", async () => {
+    test("an upload replaces the whole file with its last piece", async () => {
       const job = jobId();
       const bytes = randomBytes(700_000);
       const part = (from: number, to: number, more: object = {}) =>
@@ -166,14 +166,14 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       await write(job, "artifacts/d/x", 0, "as it was");
       expect(await part(0, 300_000)).toEqual({ size: 300_000 });
       expect(await part(0, 300_000)).toEqual({ size: 300_000 });
-      // One that skips a part is told what is staged, and replaces nothing.
+      // A piece that skips bytes gets the staged size, and replaces nothing.
       expect(await part(600_000, 700_000, { last: true })).toEqual({ size: 300_000 });
       expect(await text(job, "artifacts/d/x")).toBe("as it was");
       expect((await blobs.list(job, 1)).files.map(({ name }) => name)).toEqual(["d/x"]);
       expect(await part(300_000, 700_000, { last: true })).toEqual({ size: 700_000 });
       expect(bytes.equals((await read(job, "artifacts/d/x")) as Buffer)).toBe(true);
       expect((await blobs.list(job, 1)).files).toMatchObject([{ name: "d/x", size: 700_000, sha256: sha256(bytes) }]);
-      // Nothing is staged any more: who sends the last piece again begins anew. It goes on as a file like any other.
+      // Nothing is staged any more: a repeated last piece starts again. Then it continues like any other file.
       expect(await part(300_000, 700_000, { last: true })).toEqual({ size: 0 });
       expect(await write(job, "artifacts/d/x", 700_000, "and more")).toEqual({ size: 700_008 });
       // A file in one piece, an empty one, and one that is new.
@@ -199,7 +199,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(await text(job, "artifacts/x")).toBe("new one");
     });
 
-    test("an upload makes room for itself within the limit, and one that is too large leaves nothing", async () => {
+    test("an upload may replace a file within the limit, and one that is too large leaves nothing", async () => {
       const job = jobId();
       const limited = (upload: number, file: string, content: string) =>
         put(job, file, content, { upload, last: true, maxBytes: 10 });
@@ -225,7 +225,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       await expect((async () => blobs.remove(job, 1, "artifacts/../x"))()).rejects.toThrow(ConfigError);
     });
 
-    test("attempts are apart, and counted in their order", async () => {
+    test("attempts are separate, and listed in order", async () => {
       const job = jobId();
       for (const attempt of [2, 10, 1]) await blobs.write(job, attempt, "result.json", 0, pieces(`{"n":${attempt}}`));
       expect(await blobs.attempts(job)).toEqual([1, 2, 10]);
@@ -234,7 +234,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(await blobs.list(job, 2)).toEqual({ files: [], more: 0 });
     });
 
-    test("files are listed with their folders, their kind and their hash", async () => {
+    test("files are listed with path, media type and hash", async () => {
       const job = jobId();
       const names = ["a.json", "ü b/c.txt", "ü b/d/e", "x'\";drop.png"];
       for (const each of names) await write(job, `artifacts/${each}`, 0, each);
@@ -257,7 +257,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect([files.length, more]).toEqual([1_000, 10]);
     }, 60_000);
 
-    test("a name that could lead elsewhere is refused, and nothing is there under it", async () => {
+    test("a name that could lead outside is refused, and nothing exists under it", async () => {
       const job = jobId();
       const bad = [
         ...["", ".", "..", "/", "stdout", "stdout.log/", "/stdout.log", "usage.json", "artifacts", "artifacts/"],
@@ -285,7 +285,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(await text(job, longest)).toBe("x");
     });
 
-    test("numbers that are none, and ids that are none, are refused", async () => {
+    test("invalid numbers and ids are refused", async () => {
       for (const attempt of [-1, 1.5, Number.NaN]) {
         await expect(blobs.write(jobId(), attempt, "stdout.log", 0, pieces("x"))).rejects.toThrow(TypeError);
       }
@@ -315,7 +315,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(((await text(job, "artifacts/a")) ?? "").length).toBeLessThanOrEqual(4);
       expect(await limited("artifacts/a", 0, "1234")).toEqual({ size: 4 });
       await expect(limited("stderr.log", 0, "1")).rejects.toMatchObject({ code: "output_too_large" });
-      // What is replaced makes room.
+      // Replaced bytes are freed.
       expect(await limited("stdout.log", 2, "3456")).toEqual({ size: 6 });
       expect(await limited("stdout.log", 0, "1")).toEqual({ size: 1 });
       expect(await limited("stderr.log", 0, "12345")).toEqual({ size: 5 });
@@ -339,7 +339,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(files.reduce((sum, file) => sum + file.size, 0)).toBeLessThanOrEqual(maxBytes);
     });
 
-    test("what jobs left is deleted with them, and nothing else", async () => {
+    test("files of jobs are deleted with them, and nothing else", async () => {
       const [a, b, c] = [jobId(), jobId(), jobId()];
       for (const job of [a, b, c]) {
         for (const file of ["stdout.log", "artifacts/x/y"]) await write(job, file, 0, randomBytes(300_000));
@@ -355,7 +355,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect(await text(a, "stdout.log")).toBe("again");
     });
 
-    test("the input of a job is no file of its attempts, is listed, and is deleted with the job", async () => {
+    test("the input of a job is not listed among its attempts' files, but among inputs, and is deleted with the job", async () => {
       const [a, b] = [jobId(), jobId()].sort() as [string, string];
       const bytes = randomBytes(600_001);
       for (const job of [b, a]) {
@@ -386,7 +386,7 @@ export function blobConformance(name: string, make: () => Promise<MadeBlobs>): v
       expect((await read(b, "stdin", 600_000, 0))?.length).toBe(1);
     });
 
-    test("a reader that leaves early holds nothing up", async () => {
+    test("a reader that stops early blocks nothing", async () => {
       const job = jobId();
       await write(job, "stdout.log", 0, randomBytes(900_000));
       for await (const piece of (await blobs.get(job, 1, "stdout.log")) as Readable) {

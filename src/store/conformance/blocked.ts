@@ -1,4 +1,4 @@
-/** Jobs that wait for others: blocked by a report, and free again when all that they wait for have ended. */
+/** Jobs that wait for others: blocked by a report, and released when all jobs that they wait for have ended. */
 import { expect, test } from "vitest";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
@@ -11,7 +11,7 @@ export function blockedTests(bench: Bench): void {
   const unblock = (id: string, attempt: number, now: number) =>
     bench.amend(id, { kind: "unblock", attempt, runAt: now }, now);
 
-  /** A running job, and children of it in the hands of another session. */
+  /** A running job, and children of it that another session holds. */
   async function family(size: number, parts: Parameters<typeof bench.running>[0] = {}) {
     const { job, session } = await bench.running({ kind: "parent", ...parts });
     await bench.insert(Array.from({ length: size }, () => ({ parent: { id: job.id, attempt: 1 }, depth: 1 })));
@@ -20,7 +20,7 @@ export function blockedTests(bench: Bench): void {
   }
   const first = (jobs: readonly ClaimedJob[]) => jobs[0] as ClaimedJob;
 
-  test("a run that waits blocks its job, and is charged nothing", async () => {
+  test("an attempt that waits blocks its job, and does not count as a failure", async () => {
     const { job, ids } = await family(2);
     const report = reportOf(job, waiting(ids), { usage: usageOf(3), log: "waits\n" });
     expect(await bench.settleOne(report, T0 + 1)).toEqual({
@@ -42,7 +42,7 @@ export function blockedTests(bench: Bench): void {
     expect((await bench.store.find({ state: ["blocked"] })).jobs.map(({ id }) => id)).toEqual([job.id]);
   });
 
-  test("may go on when all that it waits for have ended, in whatever way", async () => {
+  test("may continue when all jobs that it waits for have ended, in any state", async () => {
     const { job, children, ids } = await family(3);
     await bench.report(job, waiting(ids), T0 + 1);
     const [a, b, c] = children as [ClaimedJob, ClaimedJob, ClaimedJob];
@@ -60,7 +60,7 @@ export function blockedTests(bench: Bench): void {
     expect(await ofThese()).toEqual([]);
   });
 
-  test("an unblock queues it again, once, and it runs with the next number", async () => {
+  test("an unblock queues it again once, and it runs as the next attempt", async () => {
     const { job, session, children, ids } = await family(1, { expireInMs: MINUTE });
     await bench.report(job, waiting(ids), T0 + 1);
     await bench.report(first(children), done(), T0 + 2);
@@ -77,14 +77,14 @@ export function blockedTests(bench: Bench): void {
     ]);
   });
 
-  test("finds a wait for what has ended, or is not there", async () => {
+  test("finds a wait for jobs that have ended or do not exist", async () => {
     const { job, session, children, ids } = await family(2);
     const [a, b] = children as [ClaimedJob, ClaimedJob];
     await bench.report(a, done(), T0 + SECOND);
     await bench.report(job, waiting([a.id]), T0 + 2 * SECOND);
     expect(await ofThese(job.id)).toEqual([{ jobId: job.id, attempt: 1 }]);
     await unblock(job.id, 1, T0 + 3 * SECOND);
-    // Only a, which it knew of.
+    // Only a, which existed then.
     await bench.report(await bench.take(session, T0 + 3 * SECOND), waiting([a.id]), T0 + 4 * SECOND);
     expect(await ofThese(job.id)).toEqual([{ jobId: job.id, attempt: 2 }]);
     await unblock(job.id, 2, T0 + 5 * SECOND);
@@ -93,7 +93,7 @@ export function blockedTests(bench: Bench): void {
     await bench.report(b, done(), T0 + 7 * SECOND);
     expect(await all()).toEqual([{ jobId: job.id, attempt: 3 }]);
     await unblock(job.id, 3, T0 + 8 * SECOND);
-    // What is not there, and nothing at all.
+    // A job that does not exist, and no job at all.
     for (const [i, nothing] of [[jobId()], []].entries()) {
       const now = T0 + (9 + i) * SECOND;
       await bench.report(await bench.take(session, now), waiting(nothing), now);
@@ -102,7 +102,7 @@ export function blockedTests(bench: Bench): void {
     }
   });
 
-  test("waits again for a child that was brought back before it went on", async () => {
+  test("waits again for a child that was redriven before it continued", async () => {
     const { job, children, ids } = await family(1);
     await bench.report(first(children), broke(), T0);
     await bench.report(job, waiting(ids), T0 + 1);
@@ -111,7 +111,7 @@ export function blockedTests(bench: Bench): void {
     expect(await all()).toEqual([]);
   });
 
-  test("is cancelled like a waiting job, and waits for nothing any more", async () => {
+  test("is cancelled like a waiting job, and stops waiting", async () => {
     const { job, children, ids } = await family(1);
     await bench.report(job, waiting(ids), T0 + 1);
     expect(await bench.amend(job.id, { kind: "cancel" }, T0 + 2)).toMatchObject({ job: { state: "cancelled" } });
@@ -121,14 +121,14 @@ export function blockedTests(bench: Bench): void {
     expect((await bench.row(job.id)).state).toBe("cancelled");
   });
 
-  test("a cancel that was asked for comes before the wait", async () => {
+  test("a requested cancel comes before the wait", async () => {
     const { job, ids } = await family(1);
     await bench.amend(job.id, { kind: "cancel" }, T0 + 1);
     expect(await bench.report(job, waiting(ids), T0 + 2)).toMatchObject({ state: "cancelled" });
     expect(await all()).toEqual([]);
   });
 
-  test("is in nobody's hands: no reaper, no session and no sweep finds it", async () => {
+  test("is held by no session: neither reaper nor sweep finds it", async () => {
     const { job, session, ids } = await family(1, { deadlineAt: T0 + SECOND });
     await bench.report(job, waiting(ids), T0 + 1);
     expect(await bench.renew(session, [{ jobId: job.id, attempt: 1 }], T0 + 2)).toMatchObject({
@@ -140,14 +140,14 @@ export function blockedTests(bench: Bench): void {
     expect((await bench.row(job.id)).state).toBe("blocked");
   });
 
-  test("a report of the run that waits, once more by another, is stale", async () => {
+  test("a second, different report of the waiting attempt is stale", async () => {
     const { job, ids } = await family(1);
     await bench.report(job, waiting(ids), T0 + 1);
     expect(await bench.report(job, done(), T0 + 2)).toEqual({ status: "stale", recorded: "waiting" });
     expect((await bench.row(job.id)).state).toBe("blocked");
   });
 
-  test("gives no more than it was asked for, and the others the next time", async () => {
+  test("returns no more than the limit, and the others the next time", async () => {
     const session = await bench.open({ slots: 7 });
     await bench.insert(Array.from({ length: 7 }, () => ({})));
     const jobs = await bench.claim(session, 7);

@@ -1,4 +1,4 @@
-/** What running attempts say they have used: it never shrinks, counts when they end, and tells when a budget is spent. */
+/** Usage reported by running attempts: it never shrinks, counts at their end, and shows when a budget is used up. */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { broke, done, jobId, LEASE, placeOf, reaped, T0, usageOf } from "./kit.ts";
@@ -7,7 +7,7 @@ export function budgetTests(bench: Bench): void {
   const BUDGET = { maxAttempts: 3, backoff: { type: "none" }, budget: { tokens: 100 } } as const;
   const usageAfter = async (id: string) => (await bench.row(id)).usage;
 
-  test("a renewal tells of attempts whose job has spent its budget", async () => {
+  test("a renewal returns attempts whose job has used up its budget", async () => {
     const { job, session } = await bench.running({ retry: BUDGET });
     const renew = (usage: ReturnType<typeof usageOf> | null) =>
       bench.renew(session, [{ ...placeOf(job), usage }], T0 + 1);
@@ -29,7 +29,7 @@ export function budgetTests(bench: Bench): void {
     expect((await told(0.25)).overspent).toEqual([placeOf(again)]);
   });
 
-  test("without a budget nothing is spent, and only what is held is told of", async () => {
+  test("without a budget nothing is used up, and only held attempts are returned", async () => {
     const { job, session } = await bench.running();
     const held = [{ ...placeOf(job), usage: usageOf(1e9, 1e9, 1e6) }];
     expect(await bench.renew(session, held, T0 + 1)).toMatchObject({ overspent: [], lost: [] });
@@ -38,7 +38,7 @@ export function budgetTests(bench: Bench): void {
     expect(stranger).toMatchObject({ overspent: [], lost: [placeOf(rich)] });
   });
 
-  test("what was told never shrinks, number by number", async () => {
+  test("reported usage never shrinks, number by number", async () => {
     const { job, session } = await bench.running();
     const renew = (usage: ReturnType<typeof usageOf>) => bench.renew(session, [{ ...placeOf(job), usage }], T0 + 1);
     await renew(usageOf(10, 5, 0.1));
@@ -48,7 +48,7 @@ export function budgetTests(bench: Bench): void {
     expect(await usageAfter(job.id)).toEqual(usageOf(10, 9, 0.3));
   });
 
-  test("small and large numbers come back as they were told", async () => {
+  test("small and large numbers are returned as reported", async () => {
     const { job, session } = await bench.running();
     await bench.renew(session, [{ ...placeOf(job), usage: usageOf(1, 2 ** 50, 1e-7) }], T0 + 1);
     await bench.store.setUsage(job.id, 1, usageOf(2 ** 51, 3, 0.1 + 0.2));
@@ -57,7 +57,7 @@ export function budgetTests(bench: Bench): void {
     expect(await usageAfter(job.id)).toEqual(usageOf(2 ** 51, 2 ** 50, 0.1 + 0.2));
   });
 
-  test("a report and what was told before are one account: the larger number counts", async () => {
+  test("of a report and earlier renewals the larger number counts", async () => {
     const { job, session } = await bench.running();
     await bench.renew(session, [{ ...placeOf(job), usage: usageOf(10, 0, 1) }], T0 + 1);
     await bench.store.setUsage(job.id, 1, usageOf(0, 20, 0));
@@ -66,21 +66,21 @@ export function budgetTests(bench: Bench): void {
     expect((await bench.store.attempts(job.id))[0]?.usage).toEqual(usageOf(12, 20, 1));
   });
 
-  test("what its processes told themselves counts for a plain success", async () => {
+  test("usage reported while running counts for a plain success", async () => {
     const { job } = await bench.running();
     expect(await bench.store.setUsage(job.id, 1, usageOf(4))).toBe(true);
     await bench.report(job, done(), T0 + 1);
     expect(await usageAfter(job.id)).toEqual(usageOf(4));
   });
 
-  test("is spent by what its processes told, and ends the job when it is over", async () => {
+  test("is used up by usage reported while running, and then ends the job", async () => {
     const { job, session } = await bench.running({ retry: BUDGET });
     await bench.store.setUsage(job.id, 1, usageOf(0, 100));
     expect((await bench.renew(session, [placeOf(job)], T0 + 1)).overspent).toEqual([placeOf(job)]);
     expect(await bench.report(job, broke(), T0 + 2)).toMatchObject({ state: "failed", reason: "budget" });
   });
 
-  test("only a running attempt can use anything", async () => {
+  test("only a running attempt can report usage", async () => {
     const id = await bench.submit();
     expect(await bench.store.setUsage(id, 0, usageOf(1))).toBe(false);
     expect(await bench.store.setUsage(jobId(), 1, usageOf(1))).toBe(false);
@@ -91,7 +91,7 @@ export function budgetTests(bench: Bench): void {
     expect(await usageAfter(id)).toBeNull();
   });
 
-  test("a next attempt begins with nothing used", async () => {
+  test("the next attempt starts without usage", async () => {
     const { job, session } = await bench.running({ retry: BUDGET });
     await bench.store.setUsage(job.id, 1, usageOf(60));
     await bench.report(job, broke(), T0 + 1);

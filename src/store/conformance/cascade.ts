@@ -1,4 +1,4 @@
-/** The cancel of a job with children is noted with it, until it has been passed on to all of them. */
+/** A cancel of a job with children is recorded with it until it has been passed on to all of them. */
 import { expect, test } from "vitest";
 import type { DecideCommand } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -9,7 +9,7 @@ export function cascadeTests(bench: Bench): void {
   const due = () => bench.store.children.cascades(100);
   const cancel = (id: string, now = T0) => bench.amend(id, { kind: "cancel" }, now);
 
-  test("notes the cancel of a queued, a running and a blocked parent", async () => {
+  test("records the cancel of a queued, a running and a blocked parent", async () => {
     const queued = await bench.submit({ kind: "other" });
     const { job: running } = await bench.running();
     const { job: blocked } = await bench.running();
@@ -23,7 +23,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await bench.store.children.cascades(2)).toHaveLength(2);
   });
 
-  test("does not note what has no children, what changes nothing, and other commands", async () => {
+  test("records nothing for jobs without children, no-ops and other commands", async () => {
     const alone = await bench.submit();
     await cancel(alone);
     const { job } = await bench.running();
@@ -36,7 +36,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await due()).toEqual([]);
   });
 
-  test("notes all of a list", async () => {
+  test("records all jobs of a list", async () => {
     const parents = [await bench.submit(), await bench.submit(), await bench.submit()];
     await childOf(parents[0] as string);
     await childOf(parents[2] as string);
@@ -45,7 +45,7 @@ export function cascadeTests(bench: Bench): void {
     expect((await due()).sort()).toEqual([parents[0], parents[2]].sort());
   });
 
-  test("is over when all children have been asked, and not before", async () => {
+  test("is done when all children have been requested to stop, not before", async () => {
     const parent = await bench.submit();
     const children = [await childOf(parent), await childOf(parent)];
     await cancel(parent);
@@ -61,7 +61,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await due()).toEqual([]);
   });
 
-  test("a child that runs has been asked, and one that ended need not be", async () => {
+  test("a running child counts as requested, and an ended one needs no request", async () => {
     const { job, session } = await bench.running();
     await childOf(job.id);
     await childOf(job.id);
@@ -73,7 +73,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await due()).toEqual([]);
   });
 
-  test("tells page by page whom it is to reach, and nobody who has ended or was asked", async () => {
+  test("returns page by page the children to reach, without those that ended or were requested", async () => {
     const { job, session } = await bench.running();
     const children: string[] = [];
     for (let i = 0; i < 7; i++) children.push(await childOf(job.id));
@@ -97,7 +97,7 @@ export function cascadeTests(bench: Bench): void {
     });
   });
 
-  test("goes on downwards: a child with children is noted in its turn", async () => {
+  test("continues downwards: a child with children is recorded in turn", async () => {
     const parent = await bench.submit();
     const child = await childOf(parent);
     const grandchild = await childOf(child);
@@ -109,7 +109,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await due()).toHaveLength(2);
   });
 
-  test("a redrive takes back what was not passed on yet", async () => {
+  test("a redrive cancels what was not passed on yet", async () => {
     const parent = await bench.submit();
     const child = await childOf(parent);
     await cancel(parent);
@@ -119,7 +119,7 @@ export function cascadeTests(bench: Bench): void {
     expect((await bench.row(child)).state).toBe("queued");
   });
 
-  test("commands in the name of a parent are decided by what it is under its lock", async () => {
+  test("commands issued by a parent are decided by its state under its lock", async () => {
     const parent = await bench.submit();
     const child = await childOf(parent);
     const seen: unknown[] = [];
@@ -145,7 +145,7 @@ export function cascadeTests(bench: Bench): void {
     ]);
   });
 
-  /** A job, below it two generations that have ended without a cancel, and one that lives. */
+  /** A job, below it two generations that ended without a cancel, and a live one. */
   async function withEndedBetween() {
     const top = await bench.submit({ kind: "top", retry: 2 });
     const { job: upper, session } = await bench.running({ parent: { id: top, attempt: null }, depth: 1 });
@@ -157,7 +157,7 @@ export function cascadeTests(bench: Bench): void {
     return { top, upper: upper.id, lower, child };
   }
 
-  test("tells of children that have ended, and have children, unless their cancel is due anyway", async () => {
+  test("returns ended children that have children, unless their own cancel is due", async () => {
     const { top, upper, lower, child } = await withEndedBetween();
     const { job: leaf } = await bench.running({ parent: { id: top, attempt: null }, depth: 1 });
     await bench.report(leaf, done());
@@ -177,7 +177,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await look(lower)).toEqual([]);
   });
 
-  test("a cancel stands through those that had ended, until one of the line is given a new start", async () => {
+  test("a cancel passes through ended jobs, until one of the line is redriven", async () => {
     const { top, upper, lower, child } = await withEndedBetween();
     const stands = async (parentId = lower) => {
       const seen: unknown[] = [];
@@ -204,7 +204,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await stands()).toBe(false);
   });
 
-  test("no cancel stands for what ended below a job that ended well after all", async () => {
+  test("no cancel applies below a job that succeeded in the end", async () => {
     const { job: top } = await bench.running();
     const { job: middle } = await bench.running({ kind: "middle", parent: { id: top.id, attempt: 1 }, depth: 1 });
     const child = await bench.submit({ kind: "child", parent: { id: middle.id, attempt: 1 }, depth: 2 });
@@ -219,7 +219,7 @@ export function cascadeTests(bench: Bench): void {
     expect(seen).toBe(false);
   });
 
-  test("who stands between a living job and one that may be cancelled through it is not pruned", async () => {
+  test("a job between a live job and one that may be cancelled through it is not pruned", async () => {
     const { top, upper, lower, child } = await withEndedBetween();
     const { job: leaf } = await bench.running({ parent: { id: top, attempt: null }, depth: 1 });
     await bench.report(leaf, done());
@@ -239,7 +239,7 @@ export function cascadeTests(bench: Bench): void {
     expect(await prune()).toEqual([top, upper, lower].sort());
   });
 
-  test("a redrive leaves the children as they are, and a later cancel is noted again", async () => {
+  test("a redrive leaves the children unchanged, and a later cancel is recorded again", async () => {
     const parent = await bench.submit();
     const child = await childOf(parent);
     await cancel(parent);

@@ -1,4 +1,4 @@
-/** Chapters: a redrive starts the counting anew; attempts, events and usage go on. */
+/** Redrives start a new chapter: counters start again; attempts, events and usage continue. */
 import { expect, test } from "vitest";
 import type { History } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -13,7 +13,7 @@ export function chapterTests(bench: Bench): void {
     return { id: job.id, session, second };
   }
 
-  test("a redrive resets what the chapter counted, and nothing else", async () => {
+  test("a redrive resets the counters of the chapter, and nothing else", async () => {
     const { id, session } = await failedTwice();
     await bench.amend(id, { kind: "discard" }, T0 + 2 * SECOND);
     const answer = await bench.amend(id, { kind: "redrive" }, T0 + 3 * SECOND);
@@ -25,7 +25,7 @@ export function chapterTests(bench: Bench): void {
     });
   });
 
-  test("the next chapter has a full budget and ends once", async () => {
+  test("the next chapter has all its attempts and ends once", async () => {
     const { id, session } = await failedTwice();
     await bench.amend(id, { kind: "redrive" }, T0 + 3 * SECOND);
     const third = await bench.take(session, T0 + 3 * SECOND);
@@ -39,7 +39,7 @@ export function chapterTests(bench: Bench): void {
     expect(await bench.amend(id, { kind: "redrive" }, T0 + MINUTE)).toMatchObject({ status: "refused_command" });
   });
 
-  test("a redrive may change the policy, the timeout, the priority and the waits, which then hold for every run", async () => {
+  test("a redrive may change the policy, the timeout, the priority and the waits, which then apply to every attempt", async () => {
     const { id, session } = await failedTwice();
     const rival = await bench.submit({ priority: 4, at: T0 + 2 * SECOND });
     const deadlineAt = T0 + 10 * MINUTE;
@@ -58,13 +58,13 @@ export function chapterTests(bench: Bench): void {
     expect(third).toMatchObject({ id, attempt: 3, timeoutMs: 7_000, maxAttempts: 3 });
     expect(await bench.report(third, broke(), T0 + 4 * SECOND)).toMatchObject({ state: "queued" });
     expect(await bench.take(session, T0 + 4 * SECOND)).toMatchObject({ id: rival });
-    // What is not named stays as the redrive before left it.
+    // Options that are not passed stay as the previous redrive set them.
     await bench.amend(id, { kind: "cancel" }, T0 + 5 * SECOND);
     await bench.amend(id, { kind: "redrive", changes: { timeoutMs: 8_000 } }, T0 + 5 * SECOND);
     expect(await bench.row(id)).toMatchObject({ ...terms, policy, timeoutMs: 8_000 });
   });
 
-  test("a cancel of the chapter before does not stop the next", async () => {
+  test("a cancel of the previous chapter does not stop the next", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.amend(job.id, { kind: "cancel" }, T0 + 1);
     await bench.report(job, broke(), T0 + 2);
@@ -74,14 +74,14 @@ export function chapterTests(bench: Bench): void {
     expect(await bench.report(again, broke(), T0 + 5)).toMatchObject({ state: "queued" });
   });
 
-  test("a report from the chapter before is late in the next", async () => {
+  test("a report from the previous chapter is late in the next", async () => {
     const { id, second } = await failedTwice();
     await bench.amend(id, { kind: "redrive" }, T0 + 3 * SECOND);
     expect(await bench.report(second, done(), T0 + 4 * SECOND)).toEqual({ status: "stale", recorded: "failed" });
     expect((await bench.row(id)).state).toBe("queued");
   });
 
-  test("a job that was cancelled before it ever ran can be redriven", async () => {
+  test("a job that was cancelled before its first attempt can be redriven", async () => {
     const id = await bench.submit();
     await bench.amend(id, { kind: "cancel" });
     await bench.amend(id, { kind: "retry" }, T0 + 1);

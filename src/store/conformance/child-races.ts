@@ -1,6 +1,6 @@
-/** Races between a child that is being stored and the end or the cancel of its parent, on two connections to one database.
- *  Whoever is first, no child is left alone: it is refused, or whoever cancelled the parent has noted that there
- *  is somebody to pass it on to. Each store's test file calls `childRaceTests` with a way to open two connections. */
+/** Races between storing a child and the end or cancel of its parent, on two connections to one database. Whichever is
+ *  first, no child is left alone: it is refused, or the cancel of the parent has been recorded to be passed on to it.
+ *  Each store's test file calls `childRaceTests` with a way to open two connections. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import type { Command } from "../../core/job/command.ts";
@@ -42,7 +42,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
       return (await stores[0].claim([{ session: session.id, limit: count, claimId: null }], T0))[0]?.jobs ?? [];
     }
 
-    /** One side or the other begins, some turns of the event loop apart. */
+    /** Starts one side or the other first, some turns of the event loop apart. */
     async function atOnce<A, B>(i: number, one: () => Promise<A>, other: () => Promise<B>): Promise<[A, B]> {
       const late = async <T>(turns: number, call: () => Promise<T>) => {
         for (let turn = 0; turn < turns; turn++) await new Promise((resolve) => setImmediate(resolve));
@@ -52,7 +52,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
       return Promise.all([late(Math.max(0, apart), one), late(Math.max(0, -apart), other)]);
     }
 
-    test("a cancelled parent has no child that nobody would ask", async () => {
+    test("a cancelled parent has no child that the cancel would miss", async () => {
       const outcomes = { stored: 0, refused: 0 };
       for (let round = 0; round < TRIES; round += 20) {
         const parents = await running(20);
@@ -83,7 +83,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
       expect(outcomes.stored + outcomes.refused).toBe(TRIES);
     });
 
-    test("a parent that ended takes no child of the attempt that ended it", async () => {
+    test("a parent that ended accepts no child of the attempt that ended it", async () => {
       for (let round = 0; round < TRIES; round += 20) {
         for (const [i, parent] of (await running(20)).entries()) {
           const [[stored], [settled]] = await atOnce(
@@ -92,14 +92,14 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
             () => stores[1].settle([reportOf(parent, done())], T0 + 1, decideAt(T0 + 1)),
           );
           expect(settled).toMatchObject({ status: "accepted", state: "succeeded" });
-          // Either it was there before the end, or it never was.
+          // Either it existed before the end, or it was never stored.
           const children = (await stores[0].find({ parentId: parent.id })).jobs;
           expect(children).toHaveLength((stored as InsertAnswer).status === "inserted" ? 1 : 0);
         }
       }
     });
 
-    test("of passing on and a second cancel none is lost", async () => {
+    test("neither a cascade nor a second cancel is lost", async () => {
       for (let i = 0; i < TRIES / 4; i++) {
         const parent = newJob();
         await stores[0].insert([parent], T0);
@@ -121,7 +121,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
       }
     });
 
-    test("two who unblock a job at once run it once", async () => {
+    test("two concurrent unblocks run a job once", async () => {
       const jobs = await running(40);
       await stores[0].settle(
         jobs.map((job) => reportOf(job, waiting(["job_nobody"]))),
@@ -137,7 +137,7 @@ export function childRaceTests(name: string, makeArena: () => Promise<Arena>): v
       expect((await stores[1].children.unblockable({ parents: null, limit: 100 })).jobs).toEqual([]);
     });
 
-    test("usage told on two connections at once keeps the larger of each number", async () => {
+    test("usage reported on two connections at once keeps the larger of each number", async () => {
       for (const [i, job] of (await running(50)).entries()) {
         await atOnce(
           i,

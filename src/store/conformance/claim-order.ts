@@ -22,7 +22,7 @@ export function claimOrderTests(bench: Bench): void {
     ]);
   });
 
-  test("a retry waits its turn by its own time", async () => {
+  test("a retry is ordered by its own due time", async () => {
     const { job, session } = await bench.running({
       retry: { maxAttempts: 2, backoff: { type: "fixed", delay: "5s", jitter: 0 } },
     });
@@ -44,7 +44,7 @@ export function claimOrderTests(bench: Bench): void {
       async (specs, limits) => {
         round += 1;
         const namespace = `space-${round}`;
-        // Every job falls due at an instant of its own; those marked late are not due yet.
+        // Each job is due at a different time; those marked late are not due yet.
         const jobs = specs.map(({ priority, lane, late }, i) => ({
           ...{ namespace, priority, queue: lane, runAt: late ? T0 + 1 + i : T0 - 1_000 + ((i * 379) % 1_000) },
         }));

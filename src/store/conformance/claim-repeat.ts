@@ -24,13 +24,13 @@ export function claimRepeatTests(bench: Bench): void {
     await bench.report(b, broke(), T0);
     const again = await bench.claimAnswer(session, 3, T0 + SECOND, "claim-1");
     expect(again.jobs.map((job) => job.id)).toEqual([c.id]);
-    // Held again, but by another claim: a repeat of the first does not hand out the second attempt.
+    // Held again, but by another claim: repeating the first does not return the second attempt.
     expect(await bench.take(session, T0 + SECOND)).toMatchObject({ id: b.id, attempt: 2 });
     const third = await bench.claimAnswer(session, 3, T0 + SECOND, "claim-1");
     expect(third.jobs.map((job) => job.id)).toEqual([c.id]);
   });
 
-  test("gets nothing of what was taken from it, and the next holder nothing of the first", async () => {
+  test("gets no job that was taken from it, and the next holder none of the first", async () => {
     await bench.submit();
     const session = await bench.open();
     const { jobs } = await bench.claimAnswer(session, 1, T0, "claim-1");
@@ -48,7 +48,7 @@ export function claimRepeatTests(bench: Bench): void {
     expect((await bench.claimAnswer(session, 1, T0, "claim-1")).jobs).toHaveLength(1);
   });
 
-  test("after its last word gets nothing new, whoever asks, and before it what it got", async () => {
+  test("gets nothing new once it is closed, and before that what it got", async () => {
     const session = await bench.open();
     const ask = (claimId: string, last: boolean) => bench.store.claim([{ session, limit: 2, claimId, last }], T0);
     expect(await ask("claim-1", true)).toMatchObject([{ alive: true, jobs: [], delivery: 1 }]);
@@ -80,21 +80,21 @@ export function claimRepeatTests(bench: Bench): void {
     expect((await bench.row(a.id)).losses).toBe(0);
   });
 
-  test("that was repeated is withdrawn when no reply got through, and not before, in any order", async () => {
+  test("that was repeated is withdrawn only when no reply was delivered, in any order", async () => {
     await bench.submit();
     const session = await bench.open();
     const { jobs } = await bench.claimAnswer(session, 1, T0, "claim-1");
     expect(await bench.claimAnswer(session, 1, T0, "claim-1")).toMatchObject({ delivery: 2, jobs });
     const withdraw = (delivery: number) => bench.store.withdrawClaim({ session, claimId: "claim-1", delivery });
     expect(await withdraw(2)).toEqual([]);
-    expect(await withdraw(2)).toEqual([]); // said twice, it counts once
+    expect(await withdraw(2)).toEqual([]); // reported twice, counts once
     expect((await bench.claimAnswer(session, 1, T0, "claim-1")).jobs).toEqual(jobs);
     expect(await withdraw(1)).toEqual([]);
-    expect(await withdraw(4)).toEqual([]); // never given
+    expect(await withdraw(4)).toEqual([]); // never sent
     expect(await withdraw(3)).toHaveLength(1);
   });
 
-  test("in one list, and in calls made at once, hands nothing out twice", async () => {
+  test("in one list, and in calls made at once, returns no job twice", async () => {
     for (let i = 0; i < 4; i++) await bench.submit();
     const session = await bench.open();
     const request = { session, limit: 2, claimId: "claim-1" };

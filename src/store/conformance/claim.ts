@@ -1,10 +1,10 @@
-/** Claims: who gets which job, and who does not. */
+/** Claims: which session gets which job. */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { broke, jobId, LEASE, MINUTE, SECOND, T0, TWICE } from "./kit.ts";
 
 export function claimTests(bench: Bench): void {
-  test("starts a due job and says all that a worker needs", async () => {
+  test("starts a due job and returns all that a worker needs", async () => {
     const id = await bench.submit({ kind: "send", queue: "mail", timeoutMs: 500, tags: ["a", "b"], retry: 3 });
     const session = await bench.open({ kinds: ["send"] });
     const [job] = await bench.claim(session, 5, T0 + SECOND);
@@ -26,12 +26,12 @@ export function claimTests(bench: Bench): void {
     const sessions = [await bench.open(), await bench.open(), await bench.open()];
     const requests = sessions.map((session) => ({ session, limit: 4, claimId: null }));
     const answers = await bench.store.claim(requests, T0);
-    // Which of them gets the rest is open: they may be served at once.
+    // Which of them gets the others is not specified: they may be answered concurrently.
     expect(answers.map((answer) => answer.jobs.length).sort()).toEqual([2, 4, 4]);
     expect(new Set(answers.flatMap((answer) => answer.jobs.map((job) => job.id))).size).toBe(10);
   });
 
-  test("answers sessions in their order, those that wait among those that are served", async () => {
+  test("answers sessions in order, whether they get jobs or not", async () => {
     await bench.submit();
     const idle = await bench.open({ kinds: ["other"] });
     const busy = await bench.open();
@@ -48,7 +48,7 @@ export function claimTests(bench: Bench): void {
     ]);
   });
 
-  test("never gives more than its limit", async () => {
+  test("never returns more than its limit", async () => {
     for (let i = 0; i < 5; i++) await bench.submit({ queue: `q${i}`, priority: i });
     const session = await bench.open();
     expect(await bench.claim(session, 3)).toHaveLength(3);
@@ -56,7 +56,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.claim(session, 3)).toHaveLength(2);
   });
 
-  test("starts nothing before its time, and says when the next is due", async () => {
+  test("starts nothing before its time, and returns when the next is due", async () => {
     await bench.submit({ runAt: T0 + 9_000 });
     const soonest = await bench.submit({ runAt: T0 + 5_000, queue: "b", priority: 9 });
     await bench.submit({ runAt: T0 + 1_000, kind: "other" });
@@ -82,7 +82,7 @@ export function claimTests(bench: Bench): void {
     });
   });
 
-  test("says null when nothing waits for this session", async () => {
+  test("returns null when nothing waits for this session", async () => {
     await bench.submit({ runAt: T0 + SECOND, namespace: "elsewhere" });
     expect(await bench.claimAnswer(await bench.open(), 1, T0)).toEqual({
       alive: true,
@@ -101,7 +101,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.claim(await bench.open({ namespace: "b", kinds: ["work", "other"] }), 9)).toHaveLength(1);
   });
 
-  test("looks through the queues that a session names, or through all", async () => {
+  test("claims from the queues that a session names, or from all", async () => {
     for (const queue of ["x", "y", "z"]) await bench.submit({ queue });
     const some = await bench.open({ queues: ["x", "z", "never-seen"] });
     expect((await bench.claim(some, 9)).map((job) => job.queue)).toEqual(["x", "z"]);
@@ -109,7 +109,7 @@ export function claimTests(bench: Bench): void {
     expect((await bench.claim(await bench.open(), 9)).map((job) => job.queue)).toEqual(["y"]);
   });
 
-  test("needs all labels of a job in the session", async () => {
+  test("requires all labels of a job in the session", async () => {
     const free = await bench.submit();
     const both = await bench.submit({ labels: { gpu: "a100", zone: "eu" } });
     const ids = async (labels: Record<string, string>) =>
@@ -119,7 +119,7 @@ export function claimTests(bench: Bench): void {
     expect(await ids({ constructor: "x", zone: "eu", gpu: "a100" })).toEqual([both]);
   });
 
-  test("sees lanes that came after the session", async () => {
+  test("sees lanes that were added after the session", async () => {
     const session = await bench.open();
     expect(await bench.claim(session, 9)).toEqual([]);
     await bench.submit({ queue: "new" });
@@ -145,7 +145,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.claim(session, 9, T0 + 10)).toHaveLength(1);
   });
 
-  test("tells how the attempt before failed", async () => {
+  test("returns how the previous attempt failed", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.report(job, broke("no route to host"), T0);
     const again = await bench.take(session, T0 + SECOND);
@@ -162,7 +162,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.claim(session, 9, T0 + SECOND)).toHaveLength(2);
   });
 
-  test("answers a session that is not known, closed or buried: not alive", async () => {
+  test("reports an unknown, closed or buried session as not alive", async () => {
     await bench.submit();
     const dead = { alive: false, drain: false, jobs: [], nextAt: null, delivery: null };
     expect(await bench.claimAnswer(jobId(), 1, T0)).toEqual(dead);
@@ -174,8 +174,8 @@ export function claimTests(bench: Bench): void {
     expect(await bench.claimAnswer(silent, 1, T0 + LEASE + SECOND)).toEqual(dead);
   });
 
-  test("gives nothing new to a session whose lease is over until it renews", async () => {
-    // The reaper would take it back within the second and charge the job with the loss.
+  test("gives nothing new to a session whose lease expired until it renews", async () => {
+    // The reaper would take it back within a second and count the loss.
     const id = await bench.submit();
     const session = await bench.open();
     const late = T0 + LEASE + 1;
@@ -190,7 +190,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.take(session, late)).toMatchObject({ id });
   });
 
-  test("keeps a released job from its session for one lease, and from nobody else", async () => {
+  test("withholds a released job from its session for one lease, and from no other session", async () => {
     const { job, session } = await bench.running();
     const other = await bench.open();
     await bench.report(job, { kind: "released" }, T0);
@@ -200,7 +200,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.take(other, T0 + SECOND)).toMatchObject({ id: job.id, attempt: 2 });
   });
 
-  test("gives a released job back to its session when nobody took it for a lease", async () => {
+  test("gives a released job back to its session if no other took it for a lease", async () => {
     const { job, session } = await bench.running();
     await bench.report(job, { kind: "released" }, T0);
     await bench.renew(session, [], T0 + LEASE);
@@ -208,7 +208,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.take(session, T0 + SECOND + LEASE)).toMatchObject({ id: job.id, attempt: 2 });
   });
 
-  test("forgets what the attempt before told of itself", async () => {
+  test("clears progress and usage of the previous attempt", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.renew(session, [{ jobId: job.id, attempt: 1, progress: '"half"' }], T0 + SECOND);
     await bench.report(job, broke(), T0 + SECOND);
@@ -217,7 +217,7 @@ export function claimTests(bench: Bench): void {
     expect((await bench.row(job.id)).progress).toBeNull();
   });
 
-  test("is not held up by jobs of other kinds and in backoff", async () => {
+  test("is not delayed by jobs of other kinds and in backoff", async () => {
     const far = Array.from({ length: 500 }, () => ({ runAt: T0 + MINUTE, priority: 0 }));
     const foreign = Array.from({ length: 500 }, () => ({ kind: "other", priority: 0 }));
     await bench.insert([...far, ...foreign]);

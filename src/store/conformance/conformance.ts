@@ -1,4 +1,4 @@
-/** What every adapter of the port must do, as tests. An adapter's own test file calls `conformance` with a way to make
+/** The tests that every adapter of the port must pass. An adapter's test file calls `conformance` with a way to create
  *  an empty store; after each test the whole store is audited. No mocks, no sleeps: time is a number. */
 import { afterEach, beforeEach, describe } from "vitest";
 import { accessTests } from "./access.ts";

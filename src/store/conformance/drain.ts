@@ -1,4 +1,4 @@
-/** Draining a session, the health that it tells of, and leases of its own length. */
+/** Draining a session, the health that it reports, and leases of different length. */
 import { expect, test } from "vitest";
 import type { WorkerHealth } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
@@ -15,7 +15,7 @@ export function drainTests(bench: Bench): void {
     return events.filter(({ jobId }) => jobId === null);
   };
 
-  test("a draining session gets no jobs, keeps what it holds, and is told", async () => {
+  test("a draining session gets no jobs, keeps what it holds, and is notified", async () => {
     const { job, session } = await bench.running({ namespace: "n" });
     await bench.submit({ namespace: "n" });
     expect(await bench.renew(session, [placeOf(job)], T0)).toMatchObject({ alive: true, drain: false });
@@ -30,7 +30,7 @@ export function drainTests(bench: Bench): void {
     expect(await bench.claim(await bench.open({ namespace: "n" }), 5)).toHaveLength(1);
   });
 
-  test("it is drained once, with one event that names its namespace", async () => {
+  test("a session is drained once, with one event in its namespace", async () => {
     const session = await bench.open({ namespace: "n" });
     await Promise.all([bench.store.sessions.drain(session, T0 + 1), bench.store.sessions.drain(session, T0 + 1)]);
     expect(await bench.store.sessions.drain(session, T0 + 2)).toBe("draining");
@@ -54,7 +54,7 @@ export function drainTests(bench: Bench): void {
     expect(again.jobs).toEqual(first.jobs);
   });
 
-  test("a session that drains and falls silent is reaped as any other", async () => {
+  test("a draining session that stops renewing is reaped like any other", async () => {
     const { job, session } = await bench.running();
     await bench.store.sessions.drain(session, T0 + 1);
     await bench.awake(T0, T0 + LEASE + 2 * SECOND);
@@ -63,7 +63,7 @@ export function drainTests(bench: Bench): void {
     expect((await row(session))?.endedAt).not.toBeNull();
   });
 
-  test("health is kept as it was last told, also through renewals that tell nothing", async () => {
+  test("health is kept as last reported, also through renewals without it", async () => {
     const session = await bench.open();
     expect(await row(session)).toMatchObject({ health: null });
     await bench.renew(session, [], T0 + 1, { health: HEALTH });
@@ -75,7 +75,7 @@ export function drainTests(bench: Bench): void {
     expect(await row(session)).toMatchObject({ health: null });
   });
 
-  test("what a session never heard of is named after its own lease", async () => {
+  test("a job that a session never received is returned after that session's lease", async () => {
     await bench.submit();
     const session = await bench.open({ leaseMs: MINUTE });
     const job = await bench.take(session);
@@ -83,7 +83,7 @@ export function drainTests(bench: Bench): void {
     expect((await bench.renew(session, [], T0 + MINUTE + 1)).unheard).toEqual([placeOf(job)]);
   });
 
-  test("a session is late after its own lease, short or long", async () => {
+  test("each session is late after its own lease, short or long", async () => {
     const ids = await Promise.all([{ kind: "short" }, { kind: "long" }].map((parts) => bench.submit(parts)));
     const short = await bench.open({ kinds: ["short"], leaseMs: 2 * SECOND });
     const long = await bench.open({ kinds: ["long"], leaseMs: MINUTE });
@@ -95,7 +95,7 @@ export function drainTests(bench: Bench): void {
     expect(await bench.row(ids[1] as string)).toMatchObject({ state: "running", losses: 0 });
   });
 
-  test("after a sleep of all engines a long lease begins anew: its session may renew later than others", async () => {
+  test("after a sleep of all engines a long lease starts again: its session may renew later than others", async () => {
     const id = await bench.submit();
     await bench.take(await bench.open({ leaseMs: MINUTE }));
     const woke = T0 + 10 * MINUTE;

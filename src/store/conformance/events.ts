@@ -1,4 +1,4 @@
-/** The event feed: all events in the order of their numbers, which are never given twice. */
+/** The event feed: all events in the order of their numbers, which are never reused. */
 import { expect, test } from "vitest";
 import type { PerdureEvent } from "../../core/job/event.ts";
 import type { EventQuery } from "../store.ts";
@@ -12,7 +12,7 @@ export function eventTests(bench: Bench): void {
     return bench.store.prune({ now, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: now, limit: 1_000 });
   };
 
-  test("are in the order of the changes they tell of", async () => {
+  test("are in the order of the changes they describe", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.report(job, broke());
     await bench.amend(job.id, { kind: "reschedule", runAt: T0 + 5 });
@@ -30,7 +30,7 @@ export function eventTests(bench: Bench): void {
     expect(await bench.store.events.lastSeq()).toBe(events.at(-1)?.seq);
   });
 
-  test("are read from any place on, a page at a time", async () => {
+  test("are read from any position, a page at a time", async () => {
     await bench.insert(Array.from({ length: 25 }, () => ({})));
     const events = await all();
     const read: PerdureEvent[] = [];
@@ -43,7 +43,7 @@ export function eventTests(bench: Bench): void {
     expect((await bench.store.events.page({ after: await bench.store.events.lastSeq(), limit: 7 })).events).toEqual([]);
   });
 
-  test("of one job are its own, from any place on", async () => {
+  test("of one job are its own, from any position", async () => {
     const { job } = await bench.running();
     await bench.submit();
     await bench.report(job);
@@ -54,7 +54,7 @@ export function eventTests(bench: Bench): void {
     expect(rest).toEqual([own[1]]);
   });
 
-  test("are read newest first too, a page at a time, between any two places", async () => {
+  test("are read newest first too, a page at a time, between any two positions", async () => {
     const { job, session } = await bench.running({ namespace: "mine", retry: TWICE });
     await bench.insert(Array.from({ length: 9 }, (_, i) => ({ namespace: i % 2 === 0 ? "mine" : "other" })));
     await bench.report(job, broke());
@@ -94,7 +94,7 @@ export function eventTests(bench: Bench): void {
     }
   }
 
-  test("of calls made at once are whole and in order for each job", async () => {
+  test("of concurrent calls are complete and in order for each job", async () => {
     const session = await bench.open({ slots: 60 });
     await bench.insert(Array.from({ length: 60 }, () => ({ retry: TWICE })));
     const jobs = await bench.claim(session, 60);
@@ -110,7 +110,7 @@ export function eventTests(bench: Bench): void {
     expect([...perJob.values()]).toEqual(jobs.map(() => [1, 2, 3]));
   });
 
-  test("go with their job when it is pruned, and their numbers never come back", async () => {
+  test("are deleted with their job, and their numbers are never reused", async () => {
     const { job } = await bench.running();
     await bench.report(job, done(), T0 + 1);
     const last = await bench.store.events.lastSeq();
@@ -123,7 +123,7 @@ export function eventTests(bench: Bench): void {
     expect((await bench.store.events.page({ after: last, limit: 9 })).events).toEqual([fresh]);
   });
 
-  test("a reader that waits at the end misses nothing that comes after a prune of everything", async () => {
+  test("a reader that waits at the end misses no event after a prune of everything", async () => {
     const id = await bench.submit();
     await bench.amend(id, { kind: "cancel" }, T0 + 1);
     const cursor = await bench.store.events.lastSeq();

@@ -6,7 +6,7 @@ import { broke, jobId, MINUTE, overdue, placeOf, SECOND, T0, TWICE } from "./kit
 export function expiryTests(bench: Bench): void {
   const waiting = (id: string, attempt = 0) => ({ jobId: id, attempt });
 
-  test("finds a job that was due for longer than it may wait", async () => {
+  test("finds a job that has waited longer than allowed", async () => {
     const id = await bench.submit({ runAt: T0 + SECOND, expireInMs: MINUTE });
     await bench.submit();
     const end = T0 + SECOND + MINUTE + 1;
@@ -23,22 +23,25 @@ export function expiryTests(bench: Bench): void {
     ["the time it may wait", { expireInMs: MINUTE }, "queue_timeout"],
     ["its deadline", { deadlineAt: T0 + MINUTE }, "deadline"],
     ["both at once", { expireInMs: MINUTE, deadlineAt: T0 + MINUTE }, "deadline"],
-  ] as const)("at the last instant of %s a job can be started, and 1 ms later it is overdue", async (_, terms, why) => {
-    const ids = [await bench.submit(terms), await bench.submit(terms)];
-    const [last, after] = [T0 + MINUTE, T0 + MINUTE + 1];
-    const session = await bench.open({}, last);
-    expect(await bench.sweep(last)).toMatchObject({ found: [] });
-    for (const id of ids) {
-      expect(await bench.settleOne(overdue(waiting(id), why), last)).toMatchObject({ status: "stale" });
-    }
-    const started = await bench.take(session, last);
-    const rest = ids.filter((id) => id !== started.id);
-    expect(await bench.claim(session, 1, after)).toEqual([]);
-    const swept = { found: rest.map((jobId) => ({ jobId, why })), answers: [{ state: "failed" }] };
-    expect(await bench.sweep(after)).toMatchObject(swept);
-  });
+  ] as const)(
+    "in the last millisecond of %s a job can be started, and 1 ms later it is overdue",
+    async (_, terms, why) => {
+      const ids = [await bench.submit(terms), await bench.submit(terms)];
+      const [last, after] = [T0 + MINUTE, T0 + MINUTE + 1];
+      const session = await bench.open({}, last);
+      expect(await bench.sweep(last)).toMatchObject({ found: [] });
+      for (const id of ids) {
+        expect(await bench.settleOne(overdue(waiting(id), why), last)).toMatchObject({ status: "stale" });
+      }
+      const started = await bench.take(session, last);
+      const rest = ids.filter((id) => id !== started.id);
+      expect(await bench.claim(session, 1, after)).toEqual([]);
+      const swept = { found: rest.map((jobId) => ({ jobId, why })), answers: [{ state: "failed" }] };
+      expect(await bench.sweep(after)).toMatchObject(swept);
+    },
+  );
 
-  test("fails nothing before its time, whoever says so", async () => {
+  test("fails no job before its time, whatever a report claims", async () => {
     const id = await bench.submit({ expireInMs: MINUTE });
     const plain = await bench.submit();
     for (const job of [id, plain]) {
@@ -48,7 +51,7 @@ export function expiryTests(bench: Bench): void {
     expect(await bench.settleOne(overdue(waiting(jobId())), T0)).toEqual({ status: "unknown_job" });
   });
 
-  test("each wait has its own clock, and is charged like a run", async () => {
+  test("each wait is timed separately, and counts as an attempt", async () => {
     const id = await bench.submit({ expireInMs: 10 * SECOND, retry: TWICE });
     const late = T0 + 10 * SECOND + 1;
     const first = await bench.settleOne(overdue(waiting(id)), late);
@@ -60,7 +63,7 @@ export function expiryTests(bench: Bench): void {
     });
   });
 
-  test("a job that has run before ends as exhausted", async () => {
+  test("a job with earlier attempts ends as exhausted", async () => {
     const { job } = await bench.running({ expireInMs: SECOND, retry: TWICE });
     await bench.report(job, broke());
     const answer = await bench.settleOne(overdue(placeOf(job)), T0 + 2 * SECOND + 1);
@@ -75,7 +78,7 @@ export function expiryTests(bench: Bench): void {
     expect(await bench.report(job, broke(), T0 + 5 * SECOND)).toMatchObject({ status: "accepted" });
   });
 
-  test("a claim that came first is not undone", async () => {
+  test("an earlier claim is not undone", async () => {
     const id = await bench.submit({ expireInMs: SECOND });
     const session = await bench.open();
     await bench.take(session, T0 + SECOND);
@@ -108,11 +111,11 @@ export function expiryTests(bench: Bench): void {
     expect(await bench.row(id)).toMatchObject({ chapter: 2, state: "failed", reason: "unschedulable" });
   });
 
-  test("two sweeps at once charge a wait once", async () => {
+  test("two concurrent sweeps count a wait once", async () => {
     const id = await bench.submit({ expireInMs: SECOND, retry: 9 });
     const answers = await Promise.all([bench.sweep(T0 + SECOND + 1), bench.sweep(T0 + SECOND + 1)]);
     const statuses = answers.flatMap(({ answers: given }) => given.map(({ status }) => status));
-    // The second comes too late, or finds it done.
+    // The second is too late, or finds it done.
     expect(statuses.filter((status) => status !== "stale")).toEqual(["accepted"]);
     expect((await bench.row(id)).failures).toBe(1);
   });

@@ -1,4 +1,4 @@
-/** Reading jobs without what may weigh megabytes: what they were given, and what they gave. */
+/** Reading jobs without payloads and results, which may be megabytes. */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { broke, done, INTERRUPTED, jobId, SECOND, T0, TWICE } from "./kit.ts";
@@ -6,7 +6,7 @@ import { broke, done, INTERRUPTED, jobId, SECOND, T0, TWICE } from "./kit.ts";
 const BODIES = ["payload", "result", "progress", "annotations"];
 
 export function factTests(bench: Bench): void {
-  test("the facts of jobs come in the order asked for, without bodies", async () => {
+  test("the facts of jobs are returned in the requested order, without bodies", async () => {
     const { job: over } = await bench.running({ payload: '"heavy"', annotations: '{"a":"b"}' });
     await bench.report(over, done('"heavy too"'));
     const child = await bench.submit({ kind: "child", namespace: "other", tags: ["t"] });
@@ -18,7 +18,7 @@ export function factTests(bench: Bench): void {
     expect(await bench.store.facts([])).toEqual([]);
   });
 
-  test("the last failures of jobs come in the order asked for, each of the last attempt", async () => {
+  test("the last failures of jobs are returned in the requested order, each of the last attempt", async () => {
     const { job: twice, session } = await bench.running({ retry: TWICE });
     await bench.report(twice, broke("first"));
     await bench.report(await bench.take(session, T0 + SECOND), broke("second"), T0 + SECOND);

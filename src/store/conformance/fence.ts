@@ -1,4 +1,4 @@
-/** The fence: a report that is not the one its attempt waits for changes nothing and is told so (F05 to F08). */
+/** The fence: a report that its attempt does not expect changes nothing and is answered as stale (F05 to F08). */
 import { expect, test } from "vitest";
 import type { ClaimedJob, Report } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
@@ -18,7 +18,7 @@ import {
 } from "./kit.ts";
 
 export function fenceTests(bench: Bench): void {
-  /** Settles a report that must change nothing but, perhaps, the list of late ones. */
+  /** Settles a report that must change nothing except possibly the list of late reports. */
   async function changesNothing(report: Report, now: number) {
     const before = await bench.store.history(report.jobId);
     const answer = await bench.settleOne(report, now);
@@ -66,14 +66,14 @@ export function fenceTests(bench: Bench): void {
     expect(await bench.report(held)).toMatchObject({ status: "accepted" });
   });
 
-  test("refuses tokens that were made up", async () => {
+  test("refuses forged tokens", async () => {
     const { job } = await bench.running();
     for (const token of ["", "x", `${job.token}1`, job.token.slice(1), job.token.toUpperCase(), ".".repeat(2_000)]) {
       expect(await changesNothing(reportOf(job, done(), { token }), T0)).toEqual({ status: "stale", recorded: null });
     }
   });
 
-  test("refuses a report on a job that nobody has started, and on one that waits again", async () => {
+  test("refuses a report on a job that was never started, and on one that waits again", async () => {
     const id = await bench.submit({ retry: TWICE });
     const never = { id, attempt: 0, token: "x" } as ClaimedJob;
     expect(await changesNothing(reportOf(never), T0)).toEqual({ status: "stale", recorded: null });
@@ -91,7 +91,7 @@ export function fenceTests(bench: Bench): void {
     expect(await late(job)).toEqual([]);
   });
 
-  test("gives the same answer long after, when later attempts have run and the job has ended", async () => {
+  test("gives the same answer later, after more attempts and the end of the job", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     const report = reportOf(job, broke());
     const first = await bench.settleOne(report, T0);
@@ -106,7 +106,7 @@ export function fenceTests(bench: Bench): void {
     expect(repeated).toMatchObject({ state: "failed", reason: "exhausted" });
   });
 
-  test("tells another report on a closed attempt what was recorded, and keeps it once", async () => {
+  test("answers another report on a closed attempt with what was recorded, and stores it once", async () => {
     const { job, session } = await bench.running();
     await bench.report(job, done());
     const second = await changesNothing(reportOf(job, broke()), T0 + 5);
@@ -124,7 +124,7 @@ export function fenceTests(bench: Bench): void {
     expect(await bench.store.attempts(job.id)).toMatchObject([{ outcome: "lost", result: null }]);
   });
 
-  test("takes the first of two contradictory reports in one list, and of two calls at once", async () => {
+  test("accepts the first of two contradictory reports in one list, and of two concurrent calls", async () => {
     const { job } = await bench.running();
     const answers = await bench.settle([reportOf(job, done()), reportOf(job, broke())], T0);
     expect(answers).toMatchObject([{ status: "accepted" }, { status: "stale", recorded: "completed" }]);
@@ -135,14 +135,14 @@ export function fenceTests(bench: Bench): void {
     expect(await late(job)).toHaveLength(1);
   });
 
-  test("knows a repeated report within one list", async () => {
+  test("recognizes a repeated report within one list", async () => {
     const { job } = await bench.running({ retry: TWICE });
     const report = reportOf(job, broke());
     const [first, second] = await bench.settle([report, report], T0);
     expect(second).toEqual({ ...first, repeated: true });
   });
 
-  test("knows a repeated report that comes together with the end of the wait", async () => {
+  test("recognizes a repeated report that arrives with the end of the wait", async () => {
     const { job } = await bench.running({ retry: TWICE, expireInMs: SECOND });
     const report = reportOf(job, broke());
     const first = await bench.settleOne(report, T0);

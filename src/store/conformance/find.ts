@@ -1,4 +1,4 @@
-/** Searching: every filter, both orders, and cursors that are good for their own query only (S29). */
+/** Searching: every filter, both orders, and cursors that are valid only for their query (S29). */
 import { expect, test } from "vitest";
 import type { JobFilter } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -24,7 +24,7 @@ export function findTests(bench: Bench): void {
     }
   }
 
-  test("finds all, newest first unless told otherwise", async () => {
+  test("finds all, newest first by default", async () => {
     const [a, b, c] = await submitAll({}, { namespace: "b" }, { queue: "c" });
     expect(await ids({})).toEqual([c, b, a]);
     expect(await ids({ order: "newest" })).toEqual([c, b, a]);
@@ -86,7 +86,7 @@ export function findTests(bench: Bench): void {
     expect(await ids({ submittedBefore: T0 })).toEqual([]);
   });
 
-  test("answers jobs as they are read one by one", async () => {
+  test("returns jobs as they are read one by one", async () => {
     const { job } = await bench.running({ tags: ["t"] });
     await bench.report(job, done('{"a":1}'));
     const { jobs } = await bench.store.find({});
@@ -94,7 +94,7 @@ export function findTests(bench: Bench): void {
     expect(jobs[0]).toMatchObject({ payload: '{"n":1}', result: '{"a":1}' });
   });
 
-  test("walks page by page through all, each once, in both orders and any page size", async () => {
+  test("pages through all jobs, each once, in both orders and any page size", async () => {
     const made = await submitAll(...Array.from({ length: 23 }, (_, i) => ({ kind: i % 3 === 0 ? "x" : "y" })));
     const xs = made.filter((_, i) => i % 3 === 0);
     for (const limit of [1, 4, 8, 23, 100]) {
@@ -104,7 +104,7 @@ export function findTests(bench: Bench): void {
     }
   });
 
-  test("a walk neither repeats nor misses what was there when it began, while more arrives", async () => {
+  test("paging neither repeats nor misses jobs that existed at its start, while more arrive", async () => {
     const made = await submitAll(...Array.from({ length: 9 }, () => ({})));
     const first = await bench.store.find({ order: "newest", limit: 4 });
     await submitAll({}, {});
@@ -112,13 +112,13 @@ export function findTests(bench: Bench): void {
     expect([...first.jobs, ...rest.jobs].map((job) => job.id)).toEqual(made.toReversed());
   });
 
-  test("ends without a cursor when the last page is just full", async () => {
+  test("ends without a cursor when the last page is exactly full", async () => {
     await submitAll({}, {});
     expect((await bench.store.find({ limit: 2 })).next).toBeNull();
     expect((await bench.store.find({ kind: ["none"] })).next).toBeNull();
   });
 
-  test("gives at least one and never more than a page may hold, whatever limit is asked", async () => {
+  test("returns at least one job and at most a page, whatever the limit", async () => {
     await bench.insert(Array.from({ length: 1_200 }, () => ({})));
     expect((await bench.store.find({})).jobs).toHaveLength(100);
     const most = await bench.store.find({ limit: 1_000_000 });
@@ -161,7 +161,7 @@ export function findTests(bench: Bench): void {
     }
   });
 
-  test("takes hostile text as text", async () => {
+  test("treats hostile text as text", async () => {
     const nasty = "' or 1=1 --";
     const id = await bench.submit({ queue: nasty, kind: nasty, namespace: nasty, key: nasty, tags: [nasty] });
     await bench.submit();

@@ -1,21 +1,21 @@
-/** Calls made at the same time share a commit. A bad item of one of them is refused for itself alone, and every call
- *  is answered in its own order. */
+/** Concurrent calls share a commit. An invalid item in one of them is refused by itself, and every call is answered in
+ *  its own order. */
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, type JobParts, LEASE, newJob, newSession, placeOf, reportOf, T0 } from "./kit.ts";
 
-/** What no store can take, though the types allow the first of them. */
+/** Items that no store accepts, though the types allow the first of them. */
 const POISON: Readonly<Record<string, JobParts>> = {
   "a priority out of range": { priority: 11 },
-  "a payload that is no text": { payload: { not: "text" } as never },
-  "a tag that is no text": { tags: [Symbol("tag") as never] },
+  "a payload that is not text": { payload: { not: "text" } as never },
+  "a tag that is not text": { tags: [Symbol("tag") as never] },
 };
 
 export function groupTests(bench: Bench): void {
   for (const [what, poison] of Object.entries(POISON)) {
-    test(`${what}, in the middle of a list, is refused alone`, async () => {
+    test(`${what}, in the middle of a list, is the only one refused`, async () => {
       const jobs = Array.from({ length: 21 }, (_, i) => newJob(i === 10 ? { key: "k", ...poison } : {}));
       const answers = await bench.store.insert(jobs, T0);
       expect(answers.map((answer) => answer.status)).toEqual(jobs.map((_, i) => (i === 10 ? "refused" : "inserted")));
@@ -26,7 +26,7 @@ export function groupTests(bench: Bench): void {
     });
   }
 
-  test("many calls at once with bad items here and there: all others are stored", async () => {
+  test("many concurrent calls with some invalid items: all others are stored", async () => {
     const bad = new Set([0, 7, 8, 31, 49]);
     const calls = Array.from({ length: 50 }, (_, i) => {
       const jobs = [newJob(), newJob(bad.has(i) ? { priority: -1 } : {}), newJob({ queue: `q${i}`, retry: 1 + i })];
@@ -48,12 +48,12 @@ export function groupTests(bench: Bench): void {
     }
     const { jobs } = await bench.store.find({ limit: 1_000 });
     expect(jobs.map((job) => job.id).sort()).toEqual(expected.sort());
-    // Lanes and policies that were made beside a refused item are what they were.
+    // Lanes and policies created beside a refused item are unchanged.
     const last = calls.at(-1)?.jobs[2] as ReturnType<typeof newJob>;
     expect(await bench.row(last.id)).toMatchObject({ queue: "q49", policy: { maxAttempts: 50 } });
   });
 
-  test("every verb at once, one of them bad: each is answered for itself", async () => {
+  test("all verbs at once, one of them invalid: each gets its own answer", async () => {
     const session = await bench.open({ kinds: ["work", "other"] });
     await bench.insert([{}, {}, {}, {}]);
     const [a, b, c] = (await bench.claim(session, 3)) as [ClaimedJob, ClaimedJob, ClaimedJob];
@@ -107,7 +107,7 @@ export function groupTests(bench: Bench): void {
     });
   });
 
-  test("after it was closed a store takes nothing, and closing again is nothing", async () => {
+  test("a closed store accepts nothing, and closing it again does nothing", async () => {
     const store = await bench.another();
     const last = store.insert([newJob()], T0);
     const closing = store.close();

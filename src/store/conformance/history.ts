@@ -1,5 +1,5 @@
-/** Anything that clients, workers, reapers and operators may do, in any order, on a clock that moves as it likes: the
- *  audit after the test finds each row equal to the fold of its events, and each attempt has one winner. */
+/** Random actions of clients, workers, reapers and operators in any order, with a clock that jumps: the audit after the
+ *  test checks that each row equals the fold of its events, and that each attempt has one winner. */
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
@@ -41,7 +41,7 @@ const step: fc.Arbitrary<Step> = fc.record({
 const OUTCOMES = [done('{"a":1}'), done(null), broke("again"), broke("no"), INTERRUPTED, RELEASED, broke()];
 
 export function historyTests(bench: Bench): void {
-  test("a row is the fold of its events, whatever happened", async () => {
+  test("a row equals the fold of its events, whatever happened", async () => {
     const steps = fc.array(step, { minLength: 20, maxLength: 120 });
     await fc.assert(fc.asyncProperty(steps, play), { numRuns: IS_FULL ? 30 : 5 });
   });

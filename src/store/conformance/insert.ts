@@ -58,7 +58,7 @@ export function insertTests(bench: Bench): void {
     expect(await bench.store.events.lastSeq()).toBe(0);
   });
 
-  test("refuses an id that is taken and leaves its job alone", async () => {
+  test("refuses an existing id and leaves its job unchanged", async () => {
     const first = newJob({ payload: '"first"' });
     await bench.store.insert([first], T0);
     const [answer] = await bench.store.insert([newJob({ id: first.id, payload: '"second"' })], T0 + 1);
@@ -66,7 +66,7 @@ export function insertTests(bench: Bench): void {
     expect((await bench.row(first.id)).payload).toBe('"first"');
   });
 
-  test("answers null for ids it does not know, in place", async () => {
+  test("returns null for unknown ids, in place", async () => {
     const id = await bench.submit();
     const rows = await bench.store.jobs([jobId(), id, jobId(), id]);
     expect(rows.map((row) => row?.id ?? null)).toEqual([null, id, null, id]);

@@ -1,4 +1,4 @@
-/** Submit keys: one job per key and window, whatever becomes of it (failure model I5, F14, F51). */
+/** Submit keys: one job per key and window, whatever happens to it (failure model I5, F14, F51). */
 import { expect, test } from "vitest";
 import type { JobState } from "../../core/job/job.ts";
 import type { Bench } from "./bench.ts";
@@ -30,7 +30,7 @@ export function keyTests(bench: Bench): void {
     });
   }
 
-  test("tells the chapter that the job is in", async () => {
+  test("returns the chapter of the job", async () => {
     const id = await bench.submit(KEYED);
     await bench.amend(id, { kind: "cancel" });
     await bench.amend(id, { kind: "redrive" }, T0 + 1);
@@ -62,7 +62,7 @@ export function keyTests(bench: Bench): void {
     expect(third).toEqual({ status: "conflict", id });
   });
 
-  test("gives one job to a thousand who submit it at once", async () => {
+  test("gives one job to a thousand concurrent submits", async () => {
     const calls = Array.from({ length: 1_000 }, () => bench.insert([KEYED]));
     const answers = (await Promise.all(calls)).flat();
     const ids = new Set(answers.map((answer) => (answer.status === "refused" ? answer.message : answer.id)));
@@ -108,7 +108,7 @@ export function keyTests(bench: Bench): void {
     expect(await again(OTHER, T0 + 2 * DAY)).toMatchObject({ status: "inserted" });
   });
 
-  test("is kept as long as its job, however long ago it ended", async () => {
+  test("is kept as long as its job, even long after its end", async () => {
     const id = await bench.submit(KEYED);
     await bench.amend(id, { kind: "cancel" });
     await prune(T0 + 30 * DAY, T0);

@@ -1,5 +1,5 @@
-/** Builders for the conformance suite: jobs, sessions and reports with sensible defaults, the decision as the engine
- *  makes it but with a fixed draw, and a `Bench` that holds the store under test. Time is a number given to each call. */
+/** Builders for the conformance suite: jobs, sessions and reports with defaults, the engine's decision with a fixed
+ *  random number, and a `Bench` that holds the store under test. Time is a number passed to each call. */
 import { createHash } from "node:crypto";
 import { failure } from "../../core/decision/failure.ts";
 import type { Outcome } from "../../core/decision/outcome.ts";
@@ -19,7 +19,7 @@ export const MINUTE = 60 * SECOND;
 export const DAY = 1_440 * MINUTE;
 export const LEASE = 15 * SECOND;
 
-/** Ids in the order in which they were made, the same in every run. */
+/** Ids in increasing order, the same in every run. */
 let drawn = 1;
 const makeId = idMaker({
   now: () => T0,
@@ -38,10 +38,10 @@ export interface JobParts extends Partial<Omit<NewJob, "policy" | "transition">>
   readonly at?: number;
 }
 
-/** Two runs, one second apart. */
+/** Two attempts, one second apart. */
 export const TWICE: PolicyInput = { maxAttempts: 2, backoff: { type: "fixed", delay: SECOND, jitter: 0 } };
 
-/** A job of kind "work", due when it is submitted, that may run once. */
+/** A job of kind "work", due at its submit, with a single attempt. */
 export function newJob({ retry = 1, at = T0, ...parts }: JobParts = {}): NewJob {
   const { namespace = "default", queue = "default", kind = "work", payload = '{"n":1}', key = null } = parts;
   const policy = resolvePolicy(retry);
@@ -101,7 +101,7 @@ export function broke(message = "it broke"): ReportedOutcome {
   return { kind: "failed", failure: failure({ kind: "error", message }) };
 }
 
-/** It waits for these. */
+/** The ids of jobs that it waits for. */
 export function waiting(children: readonly string[]): ReportedOutcome {
   return { kind: "waiting", children };
 }
@@ -124,7 +124,7 @@ export interface ReportParts {
   readonly log?: string | null;
 }
 
-/** What a worker reports of a job in its hands. */
+/** A worker's report of a job that it holds. */
 export function reportOf(job: ClaimedJob, outcome: ReportedOutcome = done(), parts: ReportParts = {}): Report {
   reports += 1;
   const { reportId = `report-${reports}`, token = job.token, attempt = job.attempt, usage = null, log = null } = parts;
@@ -156,7 +156,7 @@ export async function lanesIn(store: Store, namespace = "default"): Promise<numb
 
 // Decisions.
 
-/** The decision as the engine makes it (engine/settle.ts), with one draw for all. */
+/** The decision as the engine makes it (engine/settle.ts), with one fixed random number. */
 export function decideAt(now: number, random = MIDDLE): DecideReport {
   return (job, report, held) =>
     settleJob(

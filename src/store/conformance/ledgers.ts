@@ -1,5 +1,5 @@
-/** A budget covers the job that has it and all below: starts reserve of it, what running attempts use counts, and what has ended
- *  stays spent. That a ledger is the sum of the events below it is checked after every test (audit.ts). */
+/** A budget covers the job that has it and all jobs below: starts reserve, usage of running attempts counts, and usage
+ *  of ended ones stays spent. After every test audit.ts checks that a ledger is the sum of the events below it. */
 import { expect, test } from "vitest";
 import { inFull } from "../../../test/tier.ts";
 import { leftOf } from "../../core/decision/budget.ts";
@@ -38,7 +38,7 @@ export function ledgerTests(bench: Bench): void {
     const budget = await budgetOf(id);
     return budget === undefined ? null : leftOf(budget).costUsd;
   };
-  /** A parent in the hands of a session, with so many children that wait. */
+  /** A running parent with a number of waiting children. */
   async function family(children: number, retry: PolicyFields = PLAIN, own: PolicyFields = ONE_USD) {
     const { job, session } = await bench.running({ retry: own });
     const ids: string[] = [];
@@ -48,7 +48,7 @@ export function ledgerTests(bench: Bench): void {
   const renewed = (session: string, job: ClaimedJob, costUsd: number, now = T0 + 1) =>
     bench.renew(session, [{ ...placeOf(job), usage: usd(costUsd) }], now);
 
-  test("what running children use counts together, and each that goes on spending is to stop", async () => {
+  test("usage of running children is summed, and each that keeps spending must stop", async () => {
     const { parent, session } = await family(3);
     const [a, b, c] = (await bench.claim(session, 3, T0)) as [ClaimedJob, ClaimedJob, ClaimedJob];
     expect((await renewed(session, a, 0.4)).overspent).toEqual([]);
@@ -62,14 +62,14 @@ export function ledgerTests(bench: Bench): void {
     expect(await bench.report(c, broke(), T0 + 2)).toMatchObject({ state: "failed", reason: "budget" });
     const [, , last] = (await bench.store.events.page({ after: 0, limit: 9, jobId: c.id })).events;
     expect(last).toMatchObject({ name: "attempt.failed", data: { decision: { step: "budget", ...told } } });
-    // Work that is done is done.
+    // Finished work stays finished.
     expect(await bench.report(a, done(), T0 + 2, { usage: usd(0.6) })).toMatchObject({ state: "succeeded" });
     expect(await budgetOf(parent.id)).toMatchObject({ live: { costUsd: 0.5 }, spent: { costUsd: 0.7 } });
     expect(await leftIn(parent.id)).toBe(-0.2);
   });
 
   for (const claimId of [null, "claim-1"]) {
-    test(`a start with nothing left fails without an attempt, ${claimId === null ? "" : "also of a claim with a name, "}and others start`, async () => {
+    test(`a start with nothing left fails without an attempt, ${claimId === null ? "" : "also of a claim with an id, "}and others start`, async () => {
       const { parent, session, ids } = await family(2);
       const first = await bench.take(session);
       await bench.report(first, done(), T0 + 1, { usage: usd(1) });
@@ -86,14 +86,14 @@ export function ledgerTests(bench: Bench): void {
     });
   }
 
-  test("a start reserves its estimate, and fails where less is left; what was not spent is free again", async () => {
+  test("a start reserves its estimate, and fails if less is left; what was not spent is freed", async () => {
     const { parent, session, ids } = await family(3, estimated(0.4));
     const answer = await bench.claimAnswer(session, 3, T0);
     const [a, b] = answer.jobs as [ClaimedJob, ClaimedJob];
     expect([a.id, b.id]).toEqual(ids.slice(0, 2));
     expect(answer.overBudget).toEqual([{ jobId: ids[2], parentId: parent.id }]);
     expect(await leftIn(parent.id)).toBe(0.2);
-    // What it uses comes out of what is reserved, and more than that of what is left.
+    // Its usage first comes from its reservation, and beyond that from what is left.
     await renewed(session, a, 0.3);
     expect(await bench.row(a.id)).toMatchObject({ usage: null, liveUsage: usd(0.3) });
     expect(await budgetOf(parent.id)).toMatchObject({ live: { costUsd: 0.3 }, reserved: { costUsd: 0.5 } });
@@ -107,7 +107,7 @@ export function ledgerTests(bench: Bench): void {
     expect(await bench.take(session, T0 + 3)).toMatchObject({ id: ids[2], attempt: 1 });
   });
 
-  test("every way in which an attempt ends frees what it held", async () => {
+  test("every end of an attempt frees what it held", async () => {
     const { parent, session, ids } = await family(1, estimated(0.25));
     const held = async (now: number, by = session) => {
       const job = await bench.take(by, now);
@@ -133,7 +133,7 @@ export function ledgerTests(bench: Bench): void {
     expect(await leftIn(parent.id)).toBe(1);
   });
 
-  test("attempts, chapters and generations count, in each budget above", async () => {
+  test("attempts, redrives and descendants count in each budget above", async () => {
     const { parent, session } = await family(0);
     const middle = await bench.submit({
       retry: { ...PLAIN, budget: { costUsd: 0.5, tokens: 10 } },
@@ -149,7 +149,7 @@ export function ledgerTests(bench: Bench): void {
     expect((await budgetOf(parent.id))?.spent.costUsd).toBe(0.2);
     await bench.amend(leaf, { kind: "unblock", attempt: 2, runAt: T0 + 2 }, T0 + 2);
     await bench.report(await bench.take(session, T0 + 2), broke(), T0 + 3, { usage: usageOf(6, 4) });
-    // The nearest of two is used up first.
+    // The nearer of two is used up first.
     expect(await bench.row(leaf)).toMatchObject({ state: "failed", reason: "budget" });
     expect(await bench.amend(leaf, { kind: "redrive" }, T0 + 3)).toMatchObject({
       ...{ status: "refused_command", isBudget: true, message: expect.stringContaining(middle) },
@@ -164,7 +164,7 @@ export function ledgerTests(bench: Bench): void {
     expect((await budgetOf(middle))?.spent).toEqual({ tokens: 11, costUsd: 0.2 });
   });
 
-  test("a redrive with a spent budget is refused, unless it grants more; the policy has it then", async () => {
+  test("a redrive with a used-up budget is refused, unless it grants more, which the policy then has", async () => {
     const { job, session } = await bench.running({ retry: ONE_USD });
     await bench.report(job, broke(), T0 + 1, { usage: usd(1.5) });
     expect(await bench.row(job.id)).toMatchObject({ state: "failed", reason: "budget" });
@@ -199,7 +199,7 @@ export function ledgerTests(bench: Bench): void {
     expect(await leftIn(job.id)).toBe(0.125);
   });
 
-  test("a parent whose children have spent its budget may wait for them, and end", async () => {
+  test("a parent whose children have used up its budget may wait for them, and end", async () => {
     const { parent, session, ids } = await family(1);
     const child = await bench.take(session);
     await bench.report(child, broke(), T0 + 1, { usage: usd(1.25) });
@@ -210,7 +210,7 @@ export function ledgerTests(bench: Bench): void {
     expect(await bench.report(again, done(), T0 + 3)).toMatchObject({ state: "succeeded" });
   });
 
-  test("a budget between another and a job that has not ended is not pruned, so that what is held above it comes free", async () => {
+  test("a budget between another and a live job is not pruned, so that reservations above it are freed", async () => {
     const { parent, session } = await family(0, PLAIN, { ...ONE_USD, maxAttempts: 1 });
     const nested = await bench.submit({ retry: ONE_USD, ...parentOf(parent.id) });
     const [upper] = (await bench.claim(session, 1)) as [ClaimedJob];
@@ -234,7 +234,7 @@ export function ledgerTests(bench: Bench): void {
     expect(await prune()).toEqual([nested]);
   });
 
-  test("random trees, worked on by several at once, agree with their events", async () => {
+  test("random trees, processed concurrently, agree with their events", async () => {
     const stores: Store[] = bench.hasSecond ? [bench.store, await bench.second()] : [bench.store];
     for (const seed of inFull([1, 2, 3])) await grow(stores, seed);
   });
@@ -256,7 +256,8 @@ interface Hand {
   readonly session: string;
 }
 
-/** Children come, start, spend, end badly or well, are lost and redriven, on any of these connections, several at a time. */
+/** Children are submitted, start, spend, fail or succeed, are lost and redriven, on any of these connections, several
+ *  at a time. */
 async function grow(stores: readonly Store[], seed: number): Promise<void> {
   const random = dice(seed);
   const below = (limit: number) => Math.floor(random() * limit);
@@ -323,7 +324,7 @@ async function grow(stores: readonly Store[], seed: number): Promise<void> {
   };
   for (let round = 0; round < 60; round++) {
     await Promise.all(Array.from({ length: 6 }, step));
-    now += 1_100; // beyond the delay of what was handed back
+    now += 1_100; // longer than the delay of released jobs
     const [first, second] = sessions as [(typeof sessions)[0], (typeof sessions)[0]];
     await pick(stores).renew(
       [first, second].map(({ id }) => ({ session: id, held: [], unheardAfterMs: Number.MAX_SAFE_INTEGER })),

@@ -1,4 +1,4 @@
-/** Names, actions, reasons and short ids: what people search by, and how much of the store such a search reads. */
+/** Searches by name, action, reason and id prefix, and how much of the store such a search reads. */
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import { afterPrefix, SCAN } from "../find.ts";
@@ -14,7 +14,7 @@ export function nameTests(bench: Bench): void {
     return made;
   }
 
-  test("a job has the name it was stored with, else one made from what it is", async () => {
+  test("a job has the name it was stored with, or else one derived from it", async () => {
     const shown = async (parts: JobParts) => (await bench.row(await bench.submit(parts))).name;
     expect(await shown({ name: "nightly backup ✓" })).toBe("nightly backup ✓");
     expect(await shown({ kind: "resize" })).toBe("resize");
@@ -24,7 +24,7 @@ export function nameTests(bench: Bench): void {
     expect(await shown({ annotations: '{"x/action":"core.echo"}' })).toBe("core.echo");
   });
 
-  test("finds jobs by name: exactly, by a pattern, and by their kind where they have none", async () => {
+  test("finds jobs by name: exactly, by a pattern, and by their kind if they have none", async () => {
     const [a, b, c, d, e] = await submitAll(
       { name: "backup-eu" },
       { name: "backup-us", namespace: "n2" },
@@ -44,7 +44,7 @@ export function nameTests(bench: Bench): void {
     expect(await ids({ name: "' or 1=1 --" })).toEqual([]);
   });
 
-  test("finds jobs by action, by itself and with other conditions", async () => {
+  test("finds jobs by action, alone and with other conditions", async () => {
     const [a, b, c] = await submitAll(
       { action: "core.echo", name: "mine" },
       { action: "core.http", kind: "exec" },
@@ -78,7 +78,7 @@ export function nameTests(bench: Bench): void {
     expect((await bench.row(fine.id)).failure).toBeNull();
   });
 
-  test("shows how the last attempt failed of a job that is being retried, and not of one that begins anew", async () => {
+  test("shows how the last attempt failed of a job that is being retried, and not of one that was redriven", async () => {
     const retry = { maxAttempts: 5, workerLost: { maxRetries: 5 }, backoff: { type: "none" } } as const;
     const { job, session } = await bench.running({ retry });
     expect((await bench.row(job.id)).failure).toBeNull();
@@ -109,7 +109,7 @@ export function nameTests(bench: Bench): void {
     expect(await shown()).toEqual(["queued", "error", "anew", null]);
   });
 
-  test("finds a job by the beginning of its id, in its namespace", async () => {
+  test("finds a job by a prefix of its id, in its namespace", async () => {
     const [a, b] = (await submitAll({}, { namespace: "n2" })) as [string, string];
     expect(await ids({ idPrefix: a })).toEqual([a]);
     expect(await ids({ idPrefix: a.slice(0, 10) })).toEqual([b, a]);

@@ -1,4 +1,4 @@
-/** The events of one namespace: nothing of others, nothing left out, and nobody looks at foreign ones twice. */
+/** The events of one namespace: none of others, none left out, and none of the others scanned twice. */
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import type { PerdureEvent } from "../../core/job/event.ts";
@@ -13,7 +13,7 @@ export function namespaceEventTests(bench: Bench): void {
     }
   };
 
-  test("are those of its jobs, and those of the engine that name it", async () => {
+  test("are those of its jobs, and engine events in the namespace", async () => {
     const { job } = await bench.running({ namespace: "mine" });
     const { session } = await bench.running({ namespace: "other" });
     await bench.store.queues.setPaused("mine", "q", true, T0 + 1);
@@ -32,7 +32,7 @@ export function namespaceEventTests(bench: Bench): void {
     expect(await page("nobody")).toEqual({ events: [], upTo, isEnd: true });
   });
 
-  test("of one job are there only for its own namespace", async () => {
+  test("of one job are visible only in its own namespace", async () => {
     const id = await bench.submit({ namespace: "mine" });
     const of = async (namespace: string) =>
       (await bench.store.events.page({ after: 0, limit: 9, jobId: id, namespace })).events;
@@ -40,7 +40,7 @@ export function namespaceEventTests(bench: Bench): void {
     expect(await of("other")).toEqual([]);
   });
 
-  test("come in pages of any size, whole and in order, between those of others", async () => {
+  test("come in pages of any size, complete and in order, among those of others", async () => {
     for (let round = 0; round < 15; round++) {
       await bench.insert([{ namespace: "mine" }, { namespace: "other" }, { namespace: "mine" }]);
       await bench.open({ namespace: round % 2 === 0 ? "mine" : "other" });
@@ -61,7 +61,7 @@ export function namespaceEventTests(bench: Bench): void {
     }
   });
 
-  test("are found behind thousands of others in one page, and the reader never goes through those again", async () => {
+  test("are found behind thousands of others in one page, and the reader never scans those again", async () => {
     const first = await bench.submit({ namespace: "mine" });
     await flood(IS_FULL ? 10_000 : 2_500);
     const second = await bench.submit({ namespace: "mine" });
@@ -79,7 +79,7 @@ export function namespaceEventTests(bench: Bench): void {
     await clear();
   });
 
-  /** What is audited after each test is read job by job. */
+  /** The audit after each test reads these job by job. */
   async function clear(): Promise<void> {
     const session = await bench.open({ namespace: "flood", leaseMs: 10_000_000, slots: 1_000 });
     for (;;) {

@@ -1,4 +1,4 @@
-/** What may be very long comes in pages: attempts of a job, and sessions. */
+/** Long lists are returned in pages: attempts of a job, events, and sessions. */
 import { expect, test } from "vitest";
 import { ATTEMPT_LOG, ATTEMPTS_CHARS, SESSIONS_PAGE } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -7,7 +7,7 @@ import { done, LEASE, newSession, SECOND, T0 } from "./kit.ts";
 const AGAIN = { maxAttempts: 100, backoff: { type: "none" } } as const;
 
 export function pageTests(bench: Bench): void {
-  /** A job with so many attempts that failed, each with this message and log. */
+  /** A job with a number of failed attempts, each with this message and log. */
   async function tried(times: number, log: string | null = null) {
     const id = await bench.submit({ retry: AGAIN });
     const session = await bench.open();
@@ -25,7 +25,7 @@ export function pageTests(bench: Bench): void {
   const numbers = async (id: string, page?: { after?: number; limit?: number }) =>
     (await bench.store.attempts(id, page)).map(({ attempt }) => attempt);
 
-  test("attempts are read on after the last one, and are bounded in number", async () => {
+  test("attempts are read in pages of bounded size", async () => {
     const { id } = await tried(7);
     expect(await numbers(id)).toEqual([1, 2, 3, 4, 5, 6, 7]);
     expect(await numbers(id, { limit: 3 })).toEqual([1, 2, 3]);
@@ -34,7 +34,7 @@ export function pageTests(bench: Bench): void {
     expect(await numbers(id, { after: 7 })).toEqual([]);
   });
 
-  test("attempts show the beginning of what they logged", async () => {
+  test("attempts show the beginning of their log", async () => {
     const { id } = await tried(1, "x".repeat(ATTEMPT_LOG + 10));
     const [row] = await bench.store.attempts(id);
     expect(row?.log).toHaveLength(ATTEMPT_LOG);
@@ -45,7 +45,7 @@ export function pageTests(bench: Bench): void {
     const session = await bench.open();
     const id = await bench.submit({ retry: AGAIN });
     const result = JSON.stringify("r".repeat(ATTEMPTS_CHARS / 2));
-    // Only the last attempt of a chapter can have a result: the job is given a new start after each.
+    // Only the last attempt of a chapter can have a result: the job is redriven after each.
     for (let i = 1; i <= 3; i++) {
       const job = await bench.take(session, T0 + i);
       const stack = "s".repeat(ATTEMPTS_CHARS / 2);
@@ -56,7 +56,7 @@ export function pageTests(bench: Bench): void {
     expect(await numbers(id, { after: 2 })).toEqual([3]);
   });
 
-  test("a page of events ends with the one that fills it, and says where to go on", async () => {
+  test("a page of events ends with the one that fills it, and returns where to continue", async () => {
     const { id } = await tried(4);
     const read = async (which: object, chars: number) => {
       const seqs: number[] = [];
@@ -71,7 +71,7 @@ export function pageTests(bench: Bench): void {
     for (const which of [{}, { jobId: id }, { namespace: "default" }]) {
       const whole = await read(which, 1_000_000);
       expect(whole.pages).toBe(0);
-      const cut = await read(which, 1); // each fills a page of its own
+      const cut = await read(which, 1); // each fills a page
       expect(cut.seqs).toEqual(whole.seqs);
       expect(cut.pages).toBe(whole.seqs.length);
       expect((await read(which, 300)).seqs).toEqual(whole.seqs);
@@ -79,7 +79,7 @@ export function pageTests(bench: Bench): void {
     expect((await bench.store.events.page({ jobId: id, after: 0, limit: -1, chars: 1 })).events).toHaveLength(9);
   });
 
-  test("sessions are read on after the last one, of one namespace or of all", async () => {
+  test("sessions are read in pages, of one namespace or of all", async () => {
     const ids: string[] = [];
     for (let i = 0; i < 5; i++) ids.push(await bench.open({ namespace: i === 2 ? "other" : "default" }));
     const read = async (query: object) => (await bench.store.sessions.list(query)).map(({ id }) => id);
@@ -97,7 +97,7 @@ export function pageTests(bench: Bench): void {
     expect(await bench.store.sessions.names([ids[0] as string, "ses_none"])).toEqual(new Map([[ids[0], "worker-1"]]));
   });
 
-  test("a session is refused where its owner has as many live ones as it may; ended ones do not count", async () => {
+  test("a session is refused if its owner has the maximum of live ones; ended ones do not count", async () => {
     const open = async (owner: string | null, now = T0) => {
       const session = newSession({ owner, most: 2 });
       return (await bench.store.sessions.open(session, now)) ? session.id : null;
@@ -111,7 +111,7 @@ export function pageTests(bench: Bench): void {
     await bench.endSession(first, T0 + 1);
     expect(await open("x", T0 + 1)).not.toBeNull();
     expect(await open("x", T0 + 1)).toBeNull();
-    // Those that were silent for a lease are gone, reaped or not.
+    // Those silent for a lease count as ended, reaped or not.
     expect(await open("x", T0 + LEASE + SECOND)).not.toBeNull();
     expect(await bench.store.sessions.list()).toHaveLength(6);
   });

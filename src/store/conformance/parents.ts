@@ -1,4 +1,4 @@
-/** Children: stored under their parent's lock, found by it, and kept for as long as it may ask for them. */
+/** Children: stored under their parent's lock, found by parent, and kept while it may still need them. */
 import { expect, test } from "vitest";
 import type { PruneQuery } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -25,7 +25,7 @@ export function parentTests(bench: Bench): void {
     expect(event).toMatchObject({ name: "job.submitted", data: { parentId: id } });
   });
 
-  test("a claimed child is decided on as any other", async () => {
+  test("a claimed child is decided like any other job", async () => {
     const { job: parent, session } = await bench.running();
     await bench.submit(childOf(parent.id, 1, { retry: TWICE, deadlineAt: T0 + DAY }));
     await bench.submit(childOf(parent.id, 1, { retry: TWICE }));
@@ -37,7 +37,7 @@ export function parentTests(bench: Bench): void {
     expect(await bench.row(first.id)).toMatchObject({ parentId: parent.id, depth: 1, failures: 1 });
   });
 
-  test("is refused unless its parent is there, in the same namespace, and has not ended", async () => {
+  test("is refused unless its parent exists in the same namespace and has not ended", async () => {
     const { job: over } = await bench.running();
     await bench.report(over, done());
     const queued = await bench.submit();
@@ -48,13 +48,13 @@ export function parentTests(bench: Bench): void {
       childOf(foreign),
       childOf(over.id),
       {},
-      childOf(queued, 1), // it runs no attempt
+      childOf(queued, 1), // it is not running
     ]);
     expect(answers).toMatchObject([{ status: "inserted" }, refused, refused, refused, { status: "inserted" }, refused]);
     expect((await bench.store.find({})).jobs).toHaveLength(5);
   });
 
-  test("is refused once a cancel of its parent was asked for, or another attempt runs", async () => {
+  test("is refused once a cancel of its parent was requested, or another attempt runs", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     expect((await bench.insert([childOf(job.id, 1), childOf(job.id, 2)])).map(({ status }) => status)).toEqual([
       "inserted",
@@ -85,7 +85,7 @@ export function parentTests(bench: Bench): void {
     expect(await bench.insert([childOf(job.id)])).toMatchObject([{ status: "inserted" }]);
   });
 
-  test("one whose key names a job is found, whatever became of the parent", async () => {
+  test("a child whose key exists is found, whatever happened to the parent", async () => {
     const { job } = await bench.running();
     const id = await bench.submit(childOf(job.id, 1, { key: "k" }));
     const exists = { status: "exists", id, state: "queued", chapter: 1, pruned: false };
@@ -98,13 +98,13 @@ export function parentTests(bench: Bench): void {
       childOf(job.id, 1),
     ]);
     expect(answers).toEqual([exists, { status: "conflict", id }, refused, refused]);
-    // What was refused took no key.
+    // A refused child did not take its key.
     expect(await bench.insert([{ key: "new" }])).toMatchObject([{ status: "inserted" }]);
   });
 
-  test("a key whose window is over names nobody: then the parent is asked", async () => {
+  test("after the window of a key the parent decides", async () => {
     const { job } = await bench.running();
-    // No child: those leave nothing of their keys.
+    // Not a child: those leave no stub of their keys.
     const id = await bench.submit({ key: "k" });
     await bench.amend(id, { kind: "cancel" }, T0);
     await bench.report(job, done(), T0);
@@ -114,7 +114,7 @@ export function parentTests(bench: Bench): void {
     expect(await bench.store.insert([again()], T0 + 2 * SECOND)).toMatchObject([refused]);
   });
 
-  test("find gives the children of a job, page by page", async () => {
+  test("find returns the children of a job, page by page", async () => {
     const [parent, other] = [await bench.submit(), await bench.submit()];
     const ids: string[] = [];
     for (let i = 0; i < 5; i++) {
@@ -159,7 +159,7 @@ export function parentTests(bench: Bench): void {
     expect([...ids].sort()).toEqual([job.id, child.id].sort());
   });
 
-  test("a child outlives its parent, and still tells whose it was", async () => {
+  test("a child outlives its parent, and still has the parent's id", async () => {
     const { job } = await bench.running();
     const id = await bench.submit(childOf(job.id, 1));
     await bench.report(job, done(), T0);

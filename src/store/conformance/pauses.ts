@@ -1,4 +1,4 @@
-/** Pauses: nothing of the queue starts, and the clock of its waiting jobs stands still. Deadlines go on. */
+/** Pauses: no job of the queue starts, and its waiting jobs do not expire. Deadlines still apply. */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { broke, DAY, SECOND, T0, TWICE } from "./kit.ts";
@@ -8,8 +8,8 @@ const WAIT = 10 * SECOND;
 export function pauseTests(bench: Bench): void {
   const pause = (paused: boolean, at: number, queue = "default") =>
     bench.store.queues.setPaused("default", queue, paused, at);
-  /** Sweeps each second, as an engine does, 1 ms after it: a job is overdue after its last instant. Answers when it ended, as
-   *  seconds after T0. */
+  /** Sweeps each second like an engine, 1 ms after it: a job is overdue after its last millisecond. Returns when the
+   *  job ended, in seconds after T0. */
   async function endedAt(id: string, from: number, to: number): Promise<number | null> {
     for (let s = from; s <= to; s++) {
       await bench.sweep(T0 + s * SECOND + 1);
@@ -18,7 +18,7 @@ export function pauseTests(bench: Bench): void {
     return null;
   }
 
-  test("stop the clock of a waiting job for as long as they last", async () => {
+  test("stop the expiry of a waiting job while they last", async () => {
     const id = await bench.submit({ expireInMs: WAIT });
     await pause(true, T0 + 5 * SECOND);
     expect(await endedAt(id, 5, 29)).toBeNull();
@@ -28,7 +28,7 @@ export function pauseTests(bench: Bench): void {
     expect(await endedAt(id, 35, 45)).toBe(35);
   });
 
-  test("let a job be claimed after them that would have expired during them", async () => {
+  test("allow a claim afterwards of a job that would have expired during them", async () => {
     const id = await bench.submit({ expireInMs: WAIT });
     const session = await bench.open({ leaseMs: 10 * 60 * SECOND });
     await pause(true, T0 + SECOND);
@@ -44,27 +44,27 @@ export function pauseTests(bench: Bench): void {
       await pause(true, T0 + from * SECOND);
       await pause(false, T0 + to * SECOND);
     }
-    // 10 + 3 + 4 + 4: the last one begins when it has expired.
+    // 10 + 3 + 4 + 4: the last one starts after it has expired.
     expect(await endedAt(id, 20, 20)).toBeNull();
     expect(await endedAt(id, 21, 40)).toBe(21);
   });
 
-  test("before a job was due do not lengthen its wait", async () => {
+  test("before a job was due do not extend its wait", async () => {
     const id = await bench.submit({ runAt: T0 + 20 * SECOND, expireInMs: WAIT });
     await pause(true, T0 + 5 * SECOND);
     await pause(false, T0 + 22 * SECOND);
-    // Of the pause, two seconds fell into the wait.
+    // Two seconds of the pause overlap the wait.
     expect(await endedAt(id, 22, 31)).toBeNull();
     expect(await endedAt(id, 32, 50)).toBe(32);
   });
 
-  test("that begin when it had expired do not save it", async () => {
+  test("that start after it expired do not save it", async () => {
     const id = await bench.submit({ expireInMs: WAIT });
     await pause(true, T0 + 11 * SECOND);
     expect(await endedAt(id, 11, 20)).toBe(11);
   });
 
-  test("of another queue, or namespace, mean nothing", async () => {
+  test("of another queue or namespace have no effect", async () => {
     const id = await bench.submit({ expireInMs: WAIT });
     await pause(true, T0, "other");
     await bench.store.queues.setPaused("elsewhere", "default", true, T0);
@@ -78,7 +78,7 @@ export function pauseTests(bench: Bench): void {
     expect((await bench.row(id)).reason).toBe("unschedulable");
   });
 
-  test("count for a retry's wait like for the first", async () => {
+  test("count for a retry's wait as for the first", async () => {
     const { job } = await bench.running({ expireInMs: WAIT, retry: TWICE });
     await bench.report(job, broke(), T0);
     await pause(true, T0 + 3 * SECOND);
@@ -87,7 +87,7 @@ export function pauseTests(bench: Bench): void {
     expect(await endedAt(job.id, 14, 30)).toBe(14);
   });
 
-  test("are remembered as long as a job may wait, whatever is pruned meanwhile", async () => {
+  test("are kept as long as a job may wait, whatever is pruned meanwhile", async () => {
     const id = await bench.submit({ expireInMs: 30 * DAY });
     await pause(true, T0 + DAY);
     await pause(false, T0 + 6 * DAY);

@@ -1,4 +1,5 @@
-/** Pruning: ended jobs go when their time is over, with all that is recorded of them; nothing else goes. */
+/** Pruning: ended jobs are deleted after their retention, with everything recorded about them; nothing else is
+ *  deleted. */
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import { MAX_PAGES, PAGE } from "../prune-places.ts";
@@ -24,7 +25,7 @@ export function pruneTests(bench: Bench): void {
     return { all, ok, bad, off, session };
   }
 
-  test("takes ended jobs only, by state; running and waiting ones stay for ever", async () => {
+  test("deletes only ended jobs, by state; running and waiting ones stay", async () => {
     const { all, ok, bad, off } = await oneOfEach();
     expect(await prune({})).toMatchObject({ jobs: 0, more: false });
     expect(await prune({ succeeded: T0 + DAY })).toMatchObject({ jobs: 1, more: false });
@@ -35,7 +36,7 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual(all.filter((id) => ![ok, bad, off].includes(id)));
   });
 
-  test("that somebody asked for leaves an event with the number of jobs, one that nobody asked for leaves none", async () => {
+  test("requested by a person leaves an event with the number of jobs, an automatic one leaves none", async () => {
     await oneOfEach();
     const recorded = async (namespace?: string) =>
       (
@@ -52,7 +53,7 @@ export function pruneTests(bench: Bench): void {
     expect(await recorded("default")).toEqual([]);
   });
 
-  test("goes by the time when a job ended, not when it came", async () => {
+  test("depends on the time of a job's end, not of its submit", async () => {
     const early = await bench.submit({ at: T0 });
     const later = await bench.submit({ at: T0 + 1 });
     await bench.amend(later, { kind: "cancel" }, T0 + 5 * SECOND);
@@ -62,7 +63,7 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual([early]);
   });
 
-  test("takes everything that is recorded of a job, and nothing of its neighbours", async () => {
+  test("deletes everything recorded about a job, and nothing of its neighbours", async () => {
     const { job: kept } = await bench.running({ tags: ["t", "u"], key: "kept", kind: "a" });
     await bench.report(kept, done('"kept"'), T0 + DAY, { log: "kept" });
     const { job, session } = await bench.running({ tags: ["t", "u"], key: "gone", kind: "b", retry: TWICE });
@@ -83,7 +84,7 @@ export function pruneTests(bench: Bench): void {
     return { jobId: job.id, attempt: 1, from, outcome: done(), usage: null, log: null };
   }
 
-  test("takes no more than it is asked, oldest first, and says when there is more", async () => {
+  test("deletes no more than its limit, oldest first, and reports whether there is more", async () => {
     const answers = await bench.insert(Array.from({ length: 12 }, () => ({})));
     const ids = answers.map((answer) => (answer as { id: string }).id);
     for (const id of ids) await bench.amend(id, { kind: "cancel" }, T0 + 1);
@@ -93,7 +94,7 @@ export function pruneTests(bench: Bench): void {
     expect(await prune({ cancelled: T0 + DAY }, { limit: 5 })).toMatchObject({ jobs: 2, more: false });
   });
 
-  test("passes over what has to stay, however much it is", async () => {
+  test("skips jobs that must stay, however many there are", async () => {
     const answers = await bench.insert(Array.from({ length: 1_200 }, () => ({})));
     const ids = answers.map((answer) => (answer as { id: string }).id);
     // The oldest thousand end last.
@@ -113,7 +114,7 @@ export function pruneTests(bench: Bench): void {
     const ids = stored.map((answer) => (answer as { id: string }).id);
     const commands = ids.map((jobId) => ({ jobId, command: { kind: "cancel" } as const }));
     await bench.store.amend(commands, T0 + 1, decideCommandAt(T0 + 1));
-    // The children stay as long as their parent lives, and are many; the last one comes after all of them.
+    // The children stay while their parent is live, and are many; the last one is behind all of them.
     const round = async () => [await prune({ cancelled: T0 + DAY }), await prune({ cancelled: T0 + DAY })];
     expect(await round()).toEqual([
       { jobs: 0, ids: [], more: true },
@@ -125,7 +126,7 @@ export function pruneTests(bench: Bench): void {
     expect(jobs).toBe(1_000);
   });
 
-  test("is not held up by a job that came while the clock was wrong", async () => {
+  test("is not blocked by a job that was submitted while the clock was wrong", async () => {
     const future = T0 + 400 * DAY;
     const odd = await bench.submit({ at: future });
     await bench.amend(odd, { kind: "cancel" }, future + 1);
@@ -135,7 +136,7 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual([odd]);
   });
 
-  test("leaves nothing of a child's key, so that a parent that is redriven can have the child anew", async () => {
+  test("leaves no stub of a child's key, so that a redriven parent can submit the child again", async () => {
     const { job, session } = await bench.running();
     const child = { key: "step", parent: { id: job.id, attempt: null }, depth: 1 };
     const first = await bench.submit(child);
@@ -150,7 +151,7 @@ export function pruneTests(bench: Bench): void {
     expect(kept).toMatchObject({ status: "exists", id: beside, pruned: true });
   });
 
-  test("leaves a redriven job alone, though its chapter before ended long ago", async () => {
+  test("does not delete a redriven job, though its previous chapter ended long ago", async () => {
     const id = await bench.submit();
     await bench.amend(id, { kind: "cancel" }, T0 + 1);
     await bench.amend(id, { kind: "redrive" }, T0 + 2);
@@ -158,7 +159,7 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual([id]);
   });
 
-  test("takes sessions that ended long ago out of sight; jobs remember theirs", async () => {
+  test("hides sessions that ended long ago; jobs keep theirs", async () => {
     const { job, session: remembered } = await bench.running();
     await bench.report(job, broke(), T0 + 1);
     const old = await bench.open({}, T0 - DAY);
@@ -169,7 +170,7 @@ export function pruneTests(bench: Bench): void {
     await prune({}, { sessionsEndedBefore: T0 + DAY });
     expect((await bench.store.sessions.list()).map((session) => session.id)).toEqual([alive]);
     for (const id of [old, remembered]) expect(await bench.renew(id, [], T0 + 5)).toMatchObject({ alive: false });
-    // The row of a job tells who ran it, as its events do, for as long as there is a row.
+    // The row of a job refers to its session, as its events do, as long as the row exists.
     expect((await bench.row(job.id)).worker).toBe(remembered);
     expect(await bench.store.attempts(job.id)).toMatchObject([{ session: remembered }]);
     if (bench.canReopen) await bench.reopen();
@@ -178,10 +179,10 @@ export function pruneTests(bench: Bench): void {
     expect((await bench.store.sessions.list()).map((session) => session.id)).toEqual([alive]);
   });
 
-  test("jobs remember their session whatever the clock did meanwhile", async () => {
+  test("jobs keep their session whatever the clock did meanwhile", async () => {
     const waiting = await bench.submit({ runAt: T0 + DAY });
     const early = await bench.submit({ kind: "early" });
-    // The clock was a day ahead when those two came.
+    // The clock was a day ahead when those two were submitted.
     const back = T0 - DAY;
     const session = await bench.open({ kinds: ["early", "late"], slots: 9 }, back);
     const late = await bench.submit({ kind: "late", at: back });

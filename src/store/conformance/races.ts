@@ -1,6 +1,6 @@
 /** Races between connections, and between processes, on one database: an attempt has one winner, an acknowledged cancel
- *  is never lost, a key names one job (failure model F07, F08, F16, F17, F51). Each store's test file calls
- *  `raceTests` with a way to open two connections to the same, empty data. */
+ *  is never lost, a key names one job (failure model F07, F08, F16, F17, F51). Each store's test file calls `raceTests`
+ *  with a way to open two connections to the same, empty data. */
 import { afterEach, beforeEach, describe, expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
 import type { JobEvent } from "../../core/job/event.ts";
@@ -35,7 +35,7 @@ export interface Arena {
 let stores: readonly [Store, Store];
 let url = "";
 
-/** Every row is the fold of its events, read in one go: there are thousands. */
+/** Every row equals the fold of its events, read at once: there are thousands. */
 async function checkAll(store: Store): Promise<void> {
   const rows = await allJobs(store);
   const events = rows.reduce((sum, { revision }) => sum + revision, 0);
@@ -73,7 +73,7 @@ async function atOnce(calls: readonly (() => Promise<unknown>)[]): Promise<void>
   await Promise.all(made);
 }
 
-/** Jobs in the hands of a session of their own, claimed through both connections. */
+/** Running jobs of one session, claimed through both connections. */
 async function running(count: number, retry: typeof RETRY | number = RETRY): Promise<ClaimedJob[]> {
   const kind = `kind-${Math.random()}`;
   const session = newSession({ kinds: [kind], slots: count });
@@ -100,7 +100,7 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
       }
     });
 
-    test("of two reapers and a worker that completes exactly one wins", async () => {
+    test("exactly one of two reapers and a completing worker wins", async () => {
       const wins = { worker: 0, reaper: 0 };
       for (let round = 0; round < ROUNDS; round++) {
         const jobs = await running(JOBS);
@@ -131,14 +131,14 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
         expect(odd).toEqual([]);
       }
       expect(wins.worker + wins.reaper).toBe(ROUNDS * JOBS);
-      // If one of them always won there was no race.
+      // If one of them always won, there was no race.
       expect(Math.min(wins.worker, wins.reaper)).toBeGreaterThan(IS_FULL ? 500 : 0);
     });
 
     test("a cancel that was acknowledged while a failure is settled is never lost", async () => {
       const seen = { asked: 0, waiting: 0 };
       for (let round = 0; round < ROUNDS; round++) {
-        // Every second round the failure is the last, and a cancel that comes after it is told so.
+        // In every second round the failure is the last, and a later cancel is answered accordingly.
         const jobs = await running(JOBS, round % 2 === 0 ? RETRY : 1);
         const acknowledged = new Set<string>();
         const odd: unknown[] = [];
@@ -191,8 +191,8 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
       expect(await allJobs(stores[0])).toHaveLength(keys.length);
     });
 
-    // In processes of their own nobody can say that they meet; many tries make it likely enough.
-    test.runIf(IS_FULL)("of two reapers in processes of their own and a worker here exactly one wins", async () => {
+    // Separate processes cannot be synchronized; many tries make a collision likely.
+    test.runIf(IS_FULL)("exactly one of two reapers in separate processes and a worker here wins", async () => {
       const rivals = [startRival(url), startRival(url)];
       try {
         const jobs = await running(800);
@@ -204,7 +204,7 @@ export function raceTests(name: string, makeArena: () => Promise<Arena>): void {
         );
         const mine: boolean[] = [];
         for (const [i, job] of jobs.entries()) {
-          // From the middle outwards, so that it meets both.
+          // From the middle outwards, so that it collides with both.
           const at = (jobs.length >> 1) + (i % 2 === 0 ? i >> 1 : -((i + 1) >> 1));
           const [answer] = await stores[i % 2 === 0 ? 0 : 1].settle(
             [reportOf(jobs[at] ?? job, done())],

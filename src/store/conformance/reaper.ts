@@ -1,11 +1,11 @@
-/** Attempts that nobody reports: lost sessions are reaped, unheard claims released, each only on evidence that is
- *  checked again when it is settled (F17). */
+/** Attempts that are never reported: lost sessions are reaped, claims that were never received are released, only on
+ *  evidence that is checked again when it is settled (F17). */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { broke, done, LEASE, placeOf, RELEASED, reaped, released, reportOf, SECOND, T0, usageOf } from "./kit.ts";
 
 export function reaperTests(bench: Bench): void {
-  test("finds running jobs of sessions whose lease is over", async () => {
+  test("finds running jobs of sessions whose lease expired", async () => {
     const { job } = await bench.running();
     const { job: kept, session } = await bench.running({ kind: "b" });
     await bench.renew(session, [placeOf(kept)], T0 + SECOND);
@@ -20,7 +20,7 @@ export function reaperTests(bench: Bench): void {
   });
 
   test("finds running jobs whose session is missing, at once, and settles them as lost", async ({ skip }) => {
-    if (!bench.canDropSession) skip("nobody else can reach the data of this store");
+    if (!bench.canDropSession) skip("the data of this store is not reachable from outside");
     const { job: kept } = await bench.running({ kind: "kept" });
     const { job, session } = await bench.running({ kind: "orphan" });
     const { job: unwanted, session: other } = await bench.running({ kind: "unwanted" });
@@ -29,7 +29,7 @@ export function reaperTests(bench: Bench): void {
     const areOrphans = async () =>
       Promise.all([kept, job, unwanted].map(async ({ id }) => (await bench.store.history(id))?.isOrphan));
     expect(await areOrphans()).toEqual([false, true, true]);
-    // Nobody is asked to stop it: that is how a cancel knows.
+    // No session is requested to stop: that is how a cancel detects it.
     expect(await bench.store.sessions.cancelsFor([other])).toEqual([]);
     const found = await bench.store.expired({ now: T0, limit: 10 });
     const lost = [job, unwanted].map((each) => ({ ...placeOf(each), why: "lost" }));
@@ -42,13 +42,13 @@ export function reaperTests(bench: Bench): void {
     expect(await areOrphans()).toEqual([false, false, false]);
     expect(await bench.report(job, done(), T0)).toEqual({ status: "stale", recorded: "lost" });
     expect((await bench.row(kept.id)).state).toBe("running");
-    // Their rows name a session again that exists, as their events say.
+    // Their rows refer to an existing session again, as their events do.
     await bench.amend(unwanted.id, { kind: "redrive" }, T0);
     const next = await bench.open({ kinds: ["orphan", "unwanted"] });
     expect((await bench.claim(next, 9)).map(({ id }) => id).sort()).toEqual([job.id, unwanted.id].sort());
   });
 
-  test("finds no more than it is asked for, and goes on from there", async () => {
+  test("finds no more than its limit, and continues from there", async () => {
     const session = await bench.open();
     await bench.insert([{}, {}, {}, {}, {}]);
     await bench.claim(session, 5);
@@ -61,13 +61,13 @@ export function reaperTests(bench: Bench): void {
     for (const job of rest) expect(first).not.toContainEqual(job);
   });
 
-  test("takes nothing from a session whose lease is not over", async () => {
+  test("takes nothing from a session whose lease is current", async () => {
     const { job } = await bench.running();
     expect(await bench.settleOne(reaped(placeOf(job)), T0 + LEASE)).toEqual({ status: "stale", recorded: null });
     expect((await bench.row(job.id)).state).toBe("running");
   });
 
-  test("takes nothing that has been started again since it looked", async () => {
+  test("takes nothing that has been started again since the check", async () => {
     const { job } = await bench.running();
     const late = T0 + LEASE + 1;
     const looked = placeOf(job);
@@ -79,7 +79,7 @@ export function reaperTests(bench: Bench): void {
     expect(await bench.settleOne(reaped(placeOf(second)), late + 2 * LEASE)).toMatchObject({ status: "stale" });
   });
 
-  test("a report after the end of the lease is in time as long as nobody reaped", async () => {
+  test("a report after the end of the lease is in time if the attempt was not reaped", async () => {
     const { job } = await bench.running();
     const late = T0 + 3 * LEASE;
     expect(await bench.report(job, done(), late)).toMatchObject({ status: "accepted", state: "succeeded" });
@@ -87,7 +87,7 @@ export function reaperTests(bench: Bench): void {
     expect(answer).toEqual({ status: "stale", recorded: "completed" });
   });
 
-  test("whichever of reaper and worker comes first wins, in either order", async () => {
+  test("the first of reaper and worker wins, in either order", async () => {
     const late = T0 + LEASE + 1;
     const { job: a } = await bench.running({ kind: "a" });
     const { job: b } = await bench.running({ kind: "b" });
@@ -98,7 +98,7 @@ export function reaperTests(bench: Bench): void {
     expect((await bench.row(b.id)).state).toBe("succeeded");
   });
 
-  test("two reapers take an attempt once and charge it once", async () => {
+  test("two reapers take an attempt once and count it once", async () => {
     const { job } = await bench.running();
     const late = T0 + LEASE + 1;
     const calls = [1, 2].map(() => bench.settleOne(reaped(placeOf(job)), late));
@@ -107,7 +107,7 @@ export function reaperTests(bench: Bench): void {
     expect((await bench.row(job.id)).losses).toBe(1);
   });
 
-  test("a session that ends with jobs in its hands loses them at once", async () => {
+  test("a session that ends while it holds jobs loses them at once", async () => {
     const { job, session } = await bench.running();
     await bench.endSession(session, T0 + SECOND);
     expect(await bench.sweep(T0 + SECOND)).toMatchObject({ answers: [{ status: "accepted", state: "queued" }] });
@@ -116,7 +116,7 @@ export function reaperTests(bench: Bench): void {
     expect(last).toMatchObject({ name: "attempt.lost", data: { why: "worker_gone", session } });
   });
 
-  test("does not wait for a session that is known to be gone, though reaping is held", async () => {
+  test("does not wait for a session whose process is known to have exited, though reaping is held", async () => {
     const { job: late } = await bench.running({ kind: "a" });
     const { job: gone, session } = await bench.running({ kind: "b" });
     await bench.beat(T0);
@@ -129,7 +129,7 @@ export function reaperTests(bench: Bench): void {
     expect(events.filter((event) => event.name === "worker.lost")).toMatchObject([{ data: { session, why: "gone" } }]);
   });
 
-  test("a release takes back what its session never heard of, and charges nothing", async () => {
+  test("a release takes back jobs that the session never received, and counts no failure", async () => {
     const { job, session } = await bench.running({ retry: 2 });
     const { unheard } = await bench.renew(session, [], T0 + LEASE + 1);
     const answers = await bench.settle(
@@ -142,7 +142,7 @@ export function reaperTests(bench: Bench): void {
     expect(await bench.report(job, done(), T0 + LEASE + 2)).toEqual({ status: "stale", recorded: "released" });
   });
 
-  test("a release is for the session that it names, and for attempts that run", async () => {
+  test("a release applies only to its session and to running attempts", async () => {
     const { job, session } = await bench.running({ retry: 2 });
     const { session: other } = await bench.running({ kind: "b" });
     expect(await bench.settleOne(released(placeOf(job), other), T0)).toEqual({ status: "stale", recorded: null });
@@ -153,7 +153,7 @@ export function reaperTests(bench: Bench): void {
     expect(answer).toEqual({ status: "stale", recorded: "failed" });
   });
 
-  test("the twentieth hand-back in a row counts as a loss", async () => {
+  test("the twentieth release in a row counts as a loss", async () => {
     const id = await bench.submit();
     let now = T0;
     for (let i = 0; i < 20; i++) {
@@ -163,7 +163,7 @@ export function reaperTests(bench: Bench): void {
     expect(await bench.row(id)).toMatchObject({ state: "queued", handbacks: 0, losses: 1, attempt: 20 });
   });
 
-  test("counts what a lost attempt had used", async () => {
+  test("counts the usage of a lost attempt", async () => {
     const { job, session } = await bench.running({ retry: { budget: { tokens: 50 } } });
     await bench.renew(session, [{ ...placeOf(job), usage: usageOf(60) }], T0 + 1);
     const answer = await bench.settleOne(reaped(placeOf(job)), T0 + LEASE + 2);

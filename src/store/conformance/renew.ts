@@ -1,4 +1,4 @@
-/** Renewals: what a session hears, and what is kept of what it tells. */
+/** Renewals: what a session learns, and what is stored of its report. */
 import { expect, test } from "vitest";
 import { LOG_PAGE } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -25,7 +25,7 @@ export function renewTests(bench: Bench): void {
     expect((await bench.row(job.id)).state).toBe("running");
   });
 
-  test("brings back a lease that is over, if nobody reaped yet", async () => {
+  test("renews an expired lease if it was not reaped yet", async () => {
     const { job, session } = await bench.running();
     const late = T0 + 2 * LEASE;
     expect(await bench.renew(session, [placeOf(job)], late)).toMatchObject({ alive: true, wasOver: true, lost: [] });
@@ -33,7 +33,7 @@ export function renewTests(bench: Bench): void {
     expect(await bench.report(job, done(), late)).toMatchObject({ status: "accepted" });
   });
 
-  test("names what the session no longer holds", async () => {
+  test("returns attempts that the session no longer holds", async () => {
     const { job: settled, session } = await bench.running();
     await bench.report(settled);
     const { job: retried } = await bench.running({ retry: TWICE, kind: "b" });
@@ -48,7 +48,7 @@ export function renewTests(bench: Bench): void {
     expect((await bench.renew(session, [placeOf(held)], T0 + 2)).lost).toEqual([]);
   });
 
-  test("names what is to be cancelled until it has ended", async () => {
+  test("returns attempts with a cancel request until they end", async () => {
     const { job, session } = await bench.running();
     await bench.amend(job.id, { kind: "cancel" }, T0 + 1);
     expect((await bench.renew(session, [placeOf(job)], T0 + 2)).cancel).toEqual([placeOf(job)]);
@@ -59,7 +59,7 @@ export function renewTests(bench: Bench): void {
     expect(await bench.store.sessions.cancelsFor([session])).toEqual([]);
   });
 
-  test("names what it runs but has not listed for a lease", async () => {
+  test("returns attempts that it holds but has not listed for a lease", async () => {
     const { job, session } = await bench.running();
     await bench.submit({ at: T0 + 5_000 });
     const later = await bench.take(session, T0 + 5_000);
@@ -71,7 +71,7 @@ export function renewTests(bench: Bench): void {
     expect(all).toEqual(expect.arrayContaining([placeOf(job), placeOf(later)]));
   });
 
-  test("keeps progress, usage and log of attempts that are its own", async () => {
+  test("stores progress, usage and log of its own attempts", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.renew(session, [{ ...placeOf(job), progress: '{"done":1}', usage: usageOf(10), log: "one\n" }], T0 + 1);
     await bench.renew(session, [{ ...placeOf(job), usage: usageOf(25, 5, 0.5), log: "two\n" }], T0 + 2);
@@ -90,7 +90,7 @@ export function renewTests(bench: Bench): void {
     expect((await bench.row(job.id)).usage).toEqual(usageOf(25, 5, 0.5));
   });
 
-  test("gives a long log a page at a time, each piece once", async () => {
+  test("returns a long log in pages, each piece once", async () => {
     const { job, session } = await bench.running();
     const lines = Array.from({ length: LOG_PAGE + 3 }, (_, i) => `line ${i}\n`);
     for (const log of lines) await bench.renew(session, [{ ...placeOf(job), log }], T0 + 1);
@@ -101,7 +101,7 @@ export function renewTests(bench: Bench): void {
     expect(await bench.store.log(job.id, 1, second?.next)).toBeNull();
   });
 
-  test("keeps nothing of attempts that are not", async () => {
+  test("stores nothing of other attempts", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     const { session: stranger } = await bench.running({ kind: "b" });
     const told = { progress: '"mine"', usage: usageOf(99), log: "mine\n" };
@@ -122,7 +122,7 @@ export function renewTests(bench: Bench): void {
     expect((await bench.row(job.id)).revision).toBe(2);
   });
 
-  test("tells a session that has ended, and all that it lists is lost", async () => {
+  test("reports that a session has ended, and all that it lists as lost", async () => {
     const { job, session } = await bench.running();
     await bench.endSession(session, T0 + 1);
     const gone = {

@@ -1,4 +1,4 @@
-/** What was answered is there after the store was closed and opened again, and for another connection at once. */
+/** Acknowledged data exists after the store was closed and reopened, and at once for another connection. */
 import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { broke, decideAt, done, newJob, placeOf, reportOf, SECOND, T0, TWICE } from "./kit.ts";
@@ -28,7 +28,7 @@ export function reopenTests(bench: Bench): void {
     expect(await bench.beat(T0 + 10 * SECOND)).toMatchObject({ gapMs: 10 * SECOND });
   });
 
-  test("keeps tokens, claims and cursors good", async ({ skip }) => {
+  test("keeps tokens, claims and cursors valid", async ({ skip }) => {
     if (!bench.canReopen) skip(IN_MEMORY);
     await bench.insert([{}, {}, {}]);
     const session = await bench.open();
@@ -44,7 +44,7 @@ export function reopenTests(bench: Bench): void {
     expect(await bench.settleOne(report, T0 + 2)).toMatchObject({ status: "accepted", repeated: true });
   });
 
-  test("goes on counting where it was", async ({ skip }) => {
+  test("continues numbering where it was", async ({ skip }) => {
     if (!bench.canReopen) skip(IN_MEMORY);
     await bench.submit();
     const seq = await bench.store.events.lastSeq();
@@ -55,7 +55,7 @@ export function reopenTests(bench: Bench): void {
     expect(await bench.claim(await bench.open(), 9)).toHaveLength(2);
   });
 
-  test("shows another connection at once what was answered here, whichever made the lane", async ({ skip }) => {
+  test("shows acknowledged data to another connection at once, whichever created the lane", async ({ skip }) => {
     if (!bench.hasSecond) skip(IN_MEMORY);
     const other = await bench.second();
     const session = await bench.open();
@@ -72,7 +72,7 @@ export function reopenTests(bench: Bench): void {
     }
   });
 
-  test("lets a lane be made by both, also beside a refused item", async ({ skip }) => {
+  test("lets both create a lane, also beside a refused item", async ({ skip }) => {
     if (!bench.hasSecond) skip(IN_MEMORY);
     const other = await bench.second();
     const [refused] = await bench.store.insert([newJob({ queue: "x", priority: 11 })], T0);
@@ -85,7 +85,7 @@ export function reopenTests(bench: Bench): void {
     }
   });
 
-  test("tells a watcher that another connection wrote", async ({ skip }) => {
+  test("notifies a watcher that another connection wrote", async ({ skip }) => {
     if (!bench.hasSecond) skip(IN_MEMORY);
     const other = await bench.second();
     let unwatch = () => {};
@@ -98,7 +98,7 @@ export function reopenTests(bench: Bench): void {
     unwatch();
   });
 
-  test("hears a cancel that came through another connection", async ({ skip }) => {
+  test("sees a cancel from another connection", async ({ skip }) => {
     if (!bench.hasSecond) skip(IN_MEMORY);
     const { job, session } = await bench.running();
     const other = await bench.second();

@@ -1,5 +1,5 @@
-/** Jobs that take cpu and memory: given only to a session that has as much, and as many as fit into what it and its host have
- *  left. */
+/** Jobs that need cpu and memory: given only to a session with that capacity, and only as many as fit into what it and
+ *  its host have left. */
 import { expect, test } from "vitest";
 import { capacityLabels, type Resources, resourceLabels } from "../../core/input/resources.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
@@ -18,7 +18,7 @@ export function resourceTests(bench: Bench): void {
   const claim = async (session: string, limit: number, room?: Resources, now = T0) =>
     (await bench.claimAnswer(session, limit, now, null, room === undefined ? {} : { room })).jobs;
 
-  test("goes to a session that has as much or more, and says what it takes", async () => {
+  test("goes to a session with at least that capacity, with its needs", async () => {
     await bench.insert([BIG]);
     for (const session of [
       await bench.open(),
@@ -31,14 +31,14 @@ export function resourceTests(bench: Bench): void {
     expect(await claim(await open(2_000, 1_000), 5)).toMatchObject([{ needs: of(2_000, 1_000) }]);
   });
 
-  test("one need is enough, and other labels must be the same as ever", async () => {
+  test("one need is enough, and other labels must be equal as always", async () => {
     await bench.insert([needing(0, 700), { labels: { ...resourceLabels(of(100, 0)), gpu: "yes" } }]);
     expect(await claim(await open(100, 699), 5)).toEqual([]);
     expect(await claim(await open(0, 700, { gpu: "no" }), 5)).toMatchObject([{ needs: of(0, 700) }]);
     expect(await claim(await open(100, 0, { gpu: "yes" }), 5)).toMatchObject([{ needs: of(100, 0) }]);
   });
 
-  test("a job that takes nothing goes to anyone, and says nothing of it", async () => {
+  test("a job without needs goes to any session, without needs in the answer", async () => {
     await bench.insert([{}, {}]);
     for (const session of [await bench.open(), await open(1_000, 1_000)]) {
       const [job] = await claim(session, 1);
@@ -47,7 +47,7 @@ export function resourceTests(bench: Bench): void {
     }
   });
 
-  test("gives as many as fit into the room, by cpu and by memory", async () => {
+  test("returns as many as fit into the capacity, by cpu and by memory", async () => {
     const session = await open(4_000, 1_000);
     await bench.insert(times(20, SMALL));
     const held = await claim(session, 1, of(499, 1_000));
@@ -67,7 +67,7 @@ export function resourceTests(bench: Bench): void {
     expect(await claim(thin, 100)).toHaveLength(3);
   });
 
-  test("is shared by all sessions of a host, and no other", async () => {
+  test("is shared by all sessions of a host, and no others", async () => {
     await bench.insert(times(20, SMALL));
     const [a, b] = [await open(2_000, 1_000, {}, "host-a"), await open(2_000, 1_000, {}, "host-a")];
     const first = await claim(a, 3);
@@ -75,19 +75,19 @@ export function resourceTests(bench: Bench): void {
     expect(await claim(b, 9)).toHaveLength(1);
     expect([await claim(a, 9), await claim(b, 9)]).toEqual([[], []]);
     expect(await claim(await open(2_000, 1_000, {}, "host-b"), 9)).toHaveLength(4);
-    // Sessions that do not say where they are share with nobody.
+    // Sessions that do not report their host share with nobody.
     expect(await claim(await open(500, 100, {}, ""), 9)).toHaveLength(1);
     expect(await claim(await open(500, 100, {}, ""), 9)).toHaveLength(1);
     await bench.report(first[0] as ClaimedJob);
     expect(await claim(b, 9)).toHaveLength(1);
-    // What a lost session held is free when it has been settled.
+    // Capacity held by a lost session is free after it has been settled.
     await bench.endSession(a, T0, "gone");
     expect(await claim(b, 9)).toEqual([]);
     await bench.sweep(T0);
     expect(await claim(b, 9)).toHaveLength(2);
   });
 
-  test("a session takes no more than its own part of the host", async () => {
+  test("a session takes no more than its own capacity of the host", async () => {
     await bench.insert(times(20, SMALL));
     const part = (cpu: number) =>
       bench.open({ labels: capacityLabels(of(cpu, 1_000), of(3_000, 1_000)), slots: 100, host: "host-c" });
@@ -97,7 +97,7 @@ export function resourceTests(bench: Bench): void {
     expect(await claim(c, 9)).toHaveLength(1); // the host has 3 cpus
   });
 
-  test("is never promised twice to claims of one host that are made at once", async () => {
+  test("is never given twice to concurrent claims on one host", async () => {
     await bench.insert([...times(60, needing(1_000, 0)), ...times(20, {})]);
     const sessions = await Promise.all(Array.from({ length: 6 }, () => open(7_000, 0, {}, "host-d")));
     const stores = [bench.store, ...(bench.hasSecond ? [await bench.second()] : [])];
@@ -113,13 +113,13 @@ export function resourceTests(bench: Bench): void {
     expect(jobs.filter(({ needs }) => needs === undefined)).toHaveLength(20);
   });
 
-  test("one that does not fit is not waited for, neither by others nor by the claim", async () => {
+  test("a job that does not fit delays neither others nor the claim", async () => {
     const session = await open(2_000, 1_000);
     await bench.insert([BIG, BIG, SMALL, {}, { ...SMALL, runAt: T0 + 7 * SECOND }]);
     const room = of(600, 1_000);
     const given = [await claim(session, 9, room), await claim(session, 9, room)];
     expect(given.map((jobs) => jobs.map((job) => job.needs ?? null))).toEqual([[of(500, 100)], [null]]);
-    // Due, but too large: nothing to come back for before the next one falls due.
+    // Due, but too large: no reason to claim again before the next one is due.
     expect(await bench.claimAnswer(session, 9, T0, null, { room })).toMatchObject({
       jobs: [],
       nextAt: T0 + 7 * SECOND,
@@ -144,7 +144,7 @@ export function resourceTests(bench: Bench): void {
     for (const kind of each) expect(order.filter((one) => one === kind)).toHaveLength(3);
   });
 
-  /** Claims with all its cpu and memory free, twelve times, and each time so often beside it while the cpu is taken. */
+  /** Claims twelve times with all its cpu and memory free, and each time this often while the cpu is taken. */
   async function takeTurns(beside: number): Promise<string[]> {
     const session = await open(1_000, 1_000);
     const taken: string[] = [];
@@ -159,13 +159,13 @@ export function resourceTests(bench: Bench): void {
   }
   const howOften = (taken: readonly string[], memory: number) => taken.filter((one) => one === String(memory)).length;
 
-  test("of two needs that a session has room for one at a time, none starves while light jobs come between", async () => {
+  test("of two needs that fit only one at a time, neither starves while light jobs arrive", async () => {
     await bench.insert([...times(12, needing(1_000, 100)), ...times(12, needing(1_000, 200)), ...times(40, {})]);
     const taken = await takeTurns(1);
     expect(Math.min(howOften(taken, 100), howOften(taken, 200)), taken.join(" ")).toBeGreaterThanOrEqual(4);
   });
 
-  test("nor while jobs with other needs, that fit beside them, come between", async () => {
+  test("nor while jobs with other needs, which fit beside them, arrive", async () => {
     await bench.insert([...times(12, needing(1_000, 100)), ...times(12, needing(1_000, 200))]);
     await bench.insert([...times(40, needing(0, 50)), ...times(40, {})]);
     const taken = await takeTurns(2);
@@ -195,7 +195,7 @@ export function resourceTests(bench: Bench): void {
     expect(await bench.claimAnswer(session, 9, T0 + MINUTE)).toMatchObject({ drain: true, jobs: [] });
   });
 
-  test("a claim repeated gets the same jobs, with their needs, whatever room is left", async () => {
+  test("a repeated claim gets the same jobs, with their needs, whatever capacity is left", async () => {
     const session = await open(2_000, 1_000);
     await bench.insert(times(3, SMALL));
     const named = (room: Resources) => bench.claimAnswer(session, 2, T0, "c-1", { room });
@@ -205,7 +205,7 @@ export function resourceTests(bench: Bench): void {
     expect((await bench.claimAnswer(session, 2, T0, "c-2")).jobs).toHaveLength(1);
   });
 
-  test("comes back with its needs after a failure and a loss", async () => {
+  test("is claimed again with its needs after a failure and a loss", async () => {
     const session = await open(2_000, 1_000);
     await bench.insert([{ ...BIG, retry: { maxAttempts: 3, backoff: { type: "none" } } }]);
     const [job] = await claim(session, 1);
@@ -221,7 +221,7 @@ export function resourceTests(bench: Bench): void {
     expect((await bench.claim(other, 1, T0 + LEASE + MINUTE))[0]).toMatchObject({ attempt: 3 });
   });
 
-  test("needs of which nothing was due have no place in the queue yet", async () => {
+  test("needs without due jobs have no place in the queue yet", async () => {
     const session = await open(2_000, 500);
     await bench.insert([{ ...needing(500, 0), runAt: T0 + MINUTE }]);
     expect(await claim(session, 1)).toEqual([]);
@@ -230,7 +230,7 @@ export function resourceTests(bench: Bench): void {
     expect((await claim(session, 1)).map(({ queue }) => queue)).toEqual(["light"]);
   });
 
-  test("many different needs are looked through in turn, and none is forgotten", async () => {
+  test("many different needs are scanned in turn, and none is forgotten", async () => {
     const session = await open(1_000_000, 1_000_000);
     const kinds = 45;
     await bench.insert([

@@ -1,5 +1,5 @@
-/** A second process on the same store, for races that one process cannot have with itself. It opens the store named by
- *  its argument, says so, and then does what each line of its input asks. Started by `rivals.ts`. */
+/** A second process on the same store, for races that need separate processes. It opens the store named by its
+ *  argument, reports that it is ready, and then runs the command on each line of its input. Started by `rivals.ts`. */
 import { createInterface } from "node:readline";
 import { idMaker } from "../../lib/id.ts";
 import { systemClock } from "../../lib/system-clock.ts";
@@ -7,16 +7,16 @@ import { openStore } from "../open.ts";
 import { decideAt, newJob, reaped } from "./kit.ts";
 
 export type Order =
-  /** Submits a job under each of these keys; answers their ids. */
+  /** Submits a job under each of these keys; returns their ids. */
   | { readonly do: "submit"; readonly keys: readonly string[]; readonly now: number }
-  /** Settles these attempts as lost, some at a time; answers who won each. */
+  /** Settles these attempts as lost, some at a time; returns who won each. */
   | { readonly do: "reap"; readonly places: readonly { jobId: string; attempt: number }[]; readonly now: number };
 
-/** So few that who settles one at a time, in a process that stands still for a moment, still finds some left. */
+/** Small enough that a process that settles one at a time and pauses for a moment still finds some left. */
 const TOGETHER = 4;
 
 const [, , url] = process.argv;
-// The kit makes the same ids in every process.
+// The kit generates the same ids in every process.
 const newId = idMaker({ now: Date.now, randomBytes: (bytes) => crypto.getRandomValues(bytes) });
 const secret = () => `secret-of-${process.pid}`.padEnd(32, "x");
 const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret: secret });

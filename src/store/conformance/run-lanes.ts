@@ -1,4 +1,5 @@
-/** Queues of single runs, as `perdure run` has them: listed while their jobs have not ended, and gone with their jobs. */
+/** Queues of single runs, as `perdure run` uses them: listed until their jobs have ended, and deleted with their
+ *  jobs. */
 import { expect, test } from "vitest";
 import { runQueue } from "../../core/names.ts";
 import type { Store } from "../store.ts";
@@ -21,7 +22,7 @@ export function runLaneTests(bench: Bench): void {
   };
   const cancel = (id: string) => bench.amend(id, { kind: "cancel" }, T0 + 1);
 
-  test("are taken by sessions that name them, and by those that take all: nobody else may be left to", async () => {
+  test("are claimed by sessions that name them, and by those for all queues: there may be no other worker", async () => {
     const [first, second] = [await bench.submit({ queue: QUEUE }), await bench.submit({ queue: QUEUE })];
     const own = await bench.open({ queues: [QUEUE], slots: 9 });
     expect((await bench.claim(own, 1)).map((job) => job.id)).toEqual([first]);
@@ -57,13 +58,13 @@ export function runLaneTests(bench: Bench): void {
     expect(await lanes()).toBe(2);
   });
 
-  test("are submitted to again by a process that has their deleted lane in its memory", async () => {
+  test("accept jobs again from a process that still caches their deleted lane", async () => {
     if (!bench.hasSecond) return;
     const second = await bench.second();
     await cancel(await insertInto(second));
     await prune();
     expect(await lanes()).toBe(0);
-    // Another takes the next number: it must not be that of the deleted one.
+    // Another lane takes the next number: it must not be the deleted one's.
     const other = await bench.submit({ queue: runQueue("ffffffffffffffff") });
     const again = await insertInto(second);
     const ids = [other, again];
@@ -78,7 +79,7 @@ export function runLaneTests(bench: Bench): void {
     expect(await lanes()).toBe(2);
   });
 
-  test("lose no lane to a pruner while jobs are submitted to them", async () => {
+  test("keep their lane when pruned while jobs are submitted to them", async () => {
     if (!bench.hasSecond) return;
     const second = await bench.second();
     for (let round = 0; round < 20; round++) {

@@ -3,12 +3,12 @@ import { expect, test } from "vitest";
 import type { Bench } from "./bench.ts";
 import { LEASE, MINUTE, newSession, placeOf, SECOND, T0 } from "./kit.ts";
 
-// Sessions: opened, listed, closed, buried. Also what queues hold, which sessions empty.
+// Sessions: opened, listed, closed, buried. Also the counts of queues, which sessions reduce.
 
 export function sessionTests(bench: Bench): void {
   const row = async (id: string) => (await bench.store.sessions.list()).find((session) => session.id === id);
 
-  test("are listed with all that was said of them", async () => {
+  test("are listed with all their fields", async () => {
     const given = newSession({
       name: "w-ü",
       queues: ["a"],
@@ -30,7 +30,7 @@ export function sessionTests(bench: Bench): void {
     expect(event?.data).toMatchObject({ session: given.id, namespace: "default" });
   });
 
-  test("that have not ended are listed apart", async () => {
+  test("that have not ended are listed separately", async () => {
     const [a, b, c] = [await bench.open({ process: "p-1" }), await bench.open(), await bench.open()];
     await bench.endSession(b, T0 + 1);
     const open = await bench.store.sessions.listOpen();
@@ -47,7 +47,7 @@ export function sessionTests(bench: Bench): void {
     expect((await bench.row(second.id)).worker).toBe(b);
   });
 
-  test("of an id that is taken are refused", async () => {
+  test("with an existing id are refused", async () => {
     const session = newSession();
     await bench.store.sessions.open(session, T0);
     await expect(bench.store.sessions.open(session, T0)).rejects.toMatchObject({ code: "store_refused" });
@@ -64,7 +64,7 @@ export function sessionTests(bench: Bench): void {
     await bench.endSession("ses_unknown", T0 + 9);
   });
 
-  test("that are silent and empty are buried when their lease is over, with an event", async () => {
+  test("that are silent and hold nothing are buried when their lease expires, with an event", async () => {
     const id = await bench.open();
     await bench.awake(T0, T0 + LEASE);
     expect(await row(id)).toMatchObject({ endedAt: null });
@@ -75,7 +75,7 @@ export function sessionTests(bench: Bench): void {
     expect(await bench.renew(id, [], T0 + LEASE + SECOND)).toMatchObject({ alive: false });
   });
 
-  test("that still hold something are not buried until it is settled", async () => {
+  test("that still hold attempts are not buried until those are settled", async () => {
     const { job, session } = await bench.running();
     for (let s = 0; s <= 20; s++) await bench.beat(T0 + s * SECOND);
     expect(await row(session)).toMatchObject({ endedAt: null, running: 1 });
@@ -85,7 +85,7 @@ export function sessionTests(bench: Bench): void {
     expect((await bench.row(job.id)).worker).toBe(session);
   });
 
-  test("that were closed are buried without a word", async () => {
+  test("that were closed are buried without an event", async () => {
     const id = await bench.open();
     await bench.endSession(id, T0 + 1);
     await bench.awake(T0, T0 + 2 * SECOND);
@@ -94,7 +94,7 @@ export function sessionTests(bench: Bench): void {
     expect(await row(id)).toMatchObject({ endedAt: T0 + 1 });
   });
 
-  test("are counted for a job that waits: those that could run it, and those alive", async () => {
+  test("are counted for a job that waits: those that could run it, and all live ones", async () => {
     const id = await bench.submit({ labels: { gpu: "1" }, queue: "q" });
     await bench.open({ labels: { gpu: "1" } });
     await bench.open({ labels: { gpu: "1" }, queues: ["other"] });
@@ -105,7 +105,7 @@ export function sessionTests(bench: Bench): void {
     expect(await bench.store.history(id)).toMatchObject({ capableSessions: 1, liveSessions: 4 });
   });
 
-  test("empty queues, whose counts go by state and by what is due", async () => {
+  test("reduce queues, which are counted by state and by what is due", async () => {
     await bench.insert([{}, {}, { runAt: T0 + MINUTE }, { queue: "b" }, { namespace: "c" }]);
     await bench.take(await bench.open({ queues: ["default"] }));
     const zero = { queued: 0, running: 0, blocked: 0, succeeded: 0, failed: 0, cancelled: 0 };
@@ -117,7 +117,7 @@ export function sessionTests(bench: Bench): void {
     expect(await bench.store.queues.counts(null, T0 + MINUTE)).toMatchObject([{ due: 1 }, { due: 1 }, { due: 2 }]);
   });
 
-  test("name the cancels that they are to hear of", async () => {
+  test("have cancels to be delivered to them", async () => {
     const { job, session } = await bench.running();
     const { job: other, session: second } = await bench.running({ kind: "b" });
     await bench.running({ kind: "c" });
@@ -129,12 +129,12 @@ export function sessionTests(bench: Bench): void {
   });
 }
 
-// The defaults that sessions publish for their tasks: whose count, and that sessions without any stay as they were.
+// Task defaults published by sessions: which ones apply, and that sessions without any are unaffected.
 
 export function taskDefaultTests(bench: Bench): void {
   const ask = (kind = "work", namespace = "default") => bench.store.sessions.taskDefaults(namespace, kind);
 
-  test("are those of the newest session that serves the kind, in its namespace", async () => {
+  test("are those of the newest session for the kind, in its namespace", async () => {
     expect(await ask()).toBeNull();
     const a = await bench.open({ name: "a", defaults: { work: { retry: 3, timeout: "1m" } } });
     expect(await ask()).toEqual({ session: a, worker: "a", options: { retry: 3, timeout: "1m" } });
@@ -143,7 +143,7 @@ export function taskDefaultTests(bench: Bench): void {
       kinds: ["work", 'it\'s "x" ✓'],
       defaults: { 'it\'s "x" ✓': { priority: 2 } },
     });
-    // A task without defaults is one whose defaults are none.
+    // A task without defaults publishes empty ones.
     expect(await ask()).toEqual({ session: b, worker: "b", options: {} });
     expect(await ask('it\'s "x" ✓')).toEqual({ session: b, worker: "b", options: { priority: 2 } });
     await bench.open({ name: "c", kinds: ["other"], defaults: { other: { retry: 9 } } });
@@ -153,7 +153,7 @@ export function taskDefaultTests(bench: Bench): void {
     expect(await ask("toString")).toBeNull();
   });
 
-  test("are those of a live session before those of one that has ended, and of the last where none lives", async () => {
+  test("of a live session come before those of an ended one, and without a live one the last apply", async () => {
     const a = await bench.open({ defaults: { work: { retry: 3 } } });
     const b = await bench.open({ defaults: { work: { retry: 4 } } });
     await bench.endSession(b, T0 + 1);
@@ -162,7 +162,7 @@ export function taskDefaultTests(bench: Bench): void {
     expect((await ask())?.session).toBe(b);
   });
 
-  test("a session that publishes nothing is passed over", async () => {
+  test("a session that publishes nothing is skipped", async () => {
     const a = await bench.open({ defaults: {} });
     await bench.open({ defaults: null });
     await bench.store.sessions.open(newSession(), T0);

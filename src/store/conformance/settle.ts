@@ -1,4 +1,4 @@
-/** Settling: an accepted report closes its attempt, writes one event and moves the job as was decided. */
+/** Settling: an accepted report closes its attempt, writes one event and moves the job as decided. */
 import { expect, test } from "vitest";
 import { failure } from "../../core/decision/failure.ts";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
@@ -28,7 +28,7 @@ export function settleTests(bench: Bench): void {
     expect((await bench.row(job.id)).result).toBeNull();
   });
 
-  test("a failure waits for its retry, the last one fails the job", async () => {
+  test("a failure is retried, the last one fails the job", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     const first = await bench.report(job, broke("one"), T0 + 10);
     expect(first).toMatchObject({ status: "accepted", state: "queued", reason: null, runAt: T0 + 10 + SECOND });
@@ -57,7 +57,7 @@ export function settleTests(bench: Bench): void {
     expect(ended?.data).not.toHaveProperty("failure.line");
   });
 
-  test("keeps the line that decided, with the attempt, in the event and in the job, where the message is another one", async () => {
+  test("keeps the matched line with the attempt, the event and the job, if it differs from the message", async () => {
     const ended = (message: string, stack: string) => {
       return { kind: "failed", failure: failure({ kind: "exit", exitCode: 1, message, stack }) } as const;
     };
@@ -77,7 +77,7 @@ export function settleTests(bench: Bench): void {
     expect(last?.data).toMatchObject({ failure: { message: "bye", line: "token expired" } });
   });
 
-  test("a timeout, an interruption and a rejection are what they were called", async () => {
+  test("a timeout, an interruption and a rejection are recorded as such", async () => {
     const timeout = failure({ kind: "timeout", message: "timed out after 5 ms" });
     const { job: slow } = await bench.running({ kind: "a" });
     expect(await bench.report(slow, { kind: "timeout", failure: timeout })).toMatchObject({ reason: "timeout" });
@@ -117,7 +117,7 @@ export function settleTests(bench: Bench): void {
     expect(await bench.row(job.id)).toMatchObject({ state: "succeeded", handbacks: 0, attempt: 3 });
   });
 
-  test("polls by its result: retryWhen reads it as it was written", async () => {
+  test("polls by its result: retryWhen reads it as written", async () => {
     const { job, session } = await bench.running({
       retry: { maxAttempts: 3, retryWhen: "{{ result.state == 'pending' }}", backoff: { type: "none" } },
     });
@@ -160,7 +160,7 @@ export function settleTests(bench: Bench): void {
     expect((await bench.row(bad as string)).state).toBe("running");
   });
 
-  test("names those of some jobs that have ended", async () => {
+  test("returns which of some jobs have ended", async () => {
     const { job: running } = await bench.running({ kind: "a" });
     const { job: ok } = await bench.running({ kind: "b" });
     const { job: bad } = await bench.running({ kind: "c" });
@@ -172,7 +172,7 @@ export function settleTests(bench: Bench): void {
     expect(await bench.store.ended([])).toEqual([]);
   });
 
-  test("shows the decision what was held: session, last renewal and usage", async () => {
+  test("passes the lease to the decision: session, last renewal and usage", async () => {
     const { job, session } = await bench.running();
     await bench.renew(session, [{ jobId: job.id, attempt: 1, usage: usageOf(7) }], T0 + 40);
     const seen: unknown[] = [];
@@ -180,7 +180,7 @@ export function settleTests(bench: Bench): void {
       seen.push(held, row.state, row.attempt);
       return decideAt(T0 + 50)(row, report, held);
     });
-    // It may have been asked before, about what the store remembered; this is what counted.
+    // It may have been called before with cached facts; the last call counts.
     expect(seen.slice(-3)).toEqual([
       { budgets: [], session, renewedAt: T0 + 40, ended: false, usage: usageOf(7) },
       "running",

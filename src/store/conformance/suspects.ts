@@ -1,4 +1,4 @@
-/** The poison guard as far as it is the store's: suspects run alone, and what is known of a loss goes into its decision. */
+/** The store's part of the poison guard: suspects run alone, and what is known about a loss is part of its decision. */
 import { expect, test } from "vitest";
 import type { Crash } from "../../core/decision/evidence.ts";
 import type { NewSession } from "../../core/worker-protocol.ts";
@@ -6,7 +6,7 @@ import { BESIDE_OTHERS_MS, MAKE_ROOM_MS } from "../plan/claim.ts";
 import type { Bench } from "./bench.ts";
 import { broke, done, LEASE, MINUTE, placeOf, reaped, SECOND, T0 } from "./kit.ts";
 
-/** Each in a process of its own, as workers are. */
+/** Each in a separate process, like workers. */
 let processes = 0;
 const own = (parts: Partial<NewSession> = {}): Partial<NewSession> => {
   processes += 1;
@@ -14,7 +14,7 @@ const own = (parts: Partial<NewSession> = {}): Partial<NewSession> => {
 };
 
 export function suspectTests(bench: Bench): void {
-  /** These jobs, lost together twice in a row. The answer is when all are due again. */
+  /** These jobs, lost together twice in a row. Returns when all are due again. */
   async function suspects(ids: readonly string[], at = T0): Promise<number> {
     let now = at;
     for (let i = 0; i < 2; i++) {
@@ -33,7 +33,7 @@ export function suspectTests(bench: Bench): void {
     return events.flatMap((event) => (event.name === "attempt.lost" ? [(event.data as { crash?: Crash }).crash] : []));
   };
 
-  test("takes quick losses in three sessions for poison", async () => {
+  test("treats quick losses in three sessions as poison", async () => {
     const id = await bench.submit();
     let now = T0;
     for (let i = 0; i < 3; i++) {
@@ -45,7 +45,7 @@ export function suspectTests(bench: Bench): void {
     expect(await bench.row(id)).toMatchObject({ state: "failed", reason: "poison", losses: 3, streak: 3 });
   });
 
-  test("a suspect runs alone: only with empty hands is it claimed, and then nothing else is", async () => {
+  test("a suspect runs alone: only an idle session claims it, and then nothing else", async () => {
     const ids = [await bench.submit(), await bench.submit()];
     const now = await suspects(ids);
     // One that has been due for longer than they have, and one that has not.
@@ -58,13 +58,13 @@ export function suspectTests(bench: Bench): void {
     expect(tried.map(({ id }) => ids.includes(id))).toEqual([true]);
     const waits = await bench.claimAnswer(first, 9, now);
     expect(waits).toMatchObject({ jobs: [], nextAt: now + 30 * SECOND });
-    // The other suspect is first in line, so one that holds something makes room for it, and one that holds nothing has it.
+    // The other suspect is first in line, so a busy session makes room for it, and an idle one gets it.
     expect(await bench.claim(busy, 9, now)).toEqual([]);
     const second = await bench.open(own(), now);
     const other = await bench.claim(second, 9, now);
     expect([...tried, ...other].map(({ id }) => id).sort()).toEqual([...ids].sort());
     expect((await bench.claim(busy, 9, now)).map(({ id }) => id)).toEqual([after]);
-    // It ends, and its session takes others again; the other has been alive for long enough.
+    // It ends, and its session takes others again; the other session has been alive long enough.
     const more = [await bench.submit({ at: now }), await bench.submit({ at: now })];
     await bench.report(tried[0] as never, done(), now + SECOND);
     expect((await bench.claim(first, 1, now + SECOND)).map(({ id }) => id)).toEqual([more[0]]);
@@ -98,7 +98,7 @@ export function suspectTests(bench: Bench): void {
     expect(await bench.claim(sessions[1], 1, now)).toEqual([]);
     now += BESIDE_OTHERS_MS - MAKE_ROOM_MS;
     expect(await bench.claim(sessions[1], 1, now - SECOND)).toEqual([]);
-    // The second has had its turn: others come first there.
+    // The second had its turn: other jobs come first there.
     expect((await bench.claim(sessions[1], 9, now)).map((job) => job.id)).toEqual([others[2]]);
     expect((await bench.claim(sessions[0], 9, now)).map((job) => job.id)).toEqual([id]);
     expect(await bench.claim(sessions[0], 9, now)).toEqual([]);
@@ -121,7 +121,7 @@ export function suspectTests(bench: Bench): void {
         // One more each time, so that there are always others behind.
         since.set(await bench.submit({ at: now }), now);
         for (const job of await bench.claim(session, 15, now)) {
-          if (untried.delete(job.id)) continue; // it goes on and on
+          if (untried.delete(job.id)) continue; // it never ends
           expect(now - (since.get(job.id) as number)).toBeLessThanOrEqual(MINUTE);
           since.delete(job.id);
           await bench.report(job, done(), now);
@@ -149,11 +149,11 @@ export function suspectTests(bench: Bench): void {
       expect(await crashes(id)).toEqual([{ beside: 2 }]);
       expect(await bench.row(id)).toMatchObject({ streak: 1, evidence: 0 });
     }
-    // Of those on its host two have died, in 15 seconds that they lived; it is not known for how long.
+    // Of those on its host two were lost, in 15 seconds that they lived; it is unknown for how long.
     expect(await crashes(alone.id)).toEqual([{ beside: 0, others: { lost: 2, watchedMs: 0 } }]);
   });
 
-  test("knows who died beside it where leases of one process end one after the other, and the first was settled long since", async () => {
+  test("knows what was lost beside it when leases of one process end one after another, and the first was settled long before", async () => {
     for (let i = 0; i < 3; i++) await bench.open(own({ leaseMs: 60 * MINUTE }));
     const [id, other, alone] = [
       await bench.submit({ kind: "a" }),
@@ -180,16 +180,16 @@ export function suspectTests(bench: Bench): void {
     }
     expect(await crashes(id)).toEqual([{ beside: 1 }, { beside: 1 }, { beside: 1 }]);
     expect(await bench.row(id)).toMatchObject({ state: "queued", losses: 3, streak: 3, evidence: 0 });
-    // An empty-handed session of its process that was found before it is no company, nor one of the others that died.
+    // An idle session of its process that was found earlier does not count, nor does one of the others that were lost.
     expect(await crashes(alone)).toEqual([{ beside: 0, others: { lost: 1, watchedMs: expect.any(Number) } }]);
   });
 
-  test("a job that is lost again and again is not poison where other workers die as well", async () => {
+  test("a job that is lost repeatedly is not poison if other workers are lost too", async () => {
     const id = await bench.submit();
     let now = T0;
     for (let i = 0; i < 6; i++) {
       now = Math.max(now, (await bench.row(id)).runAt);
-      // Two more die with nothing in hand.
+      // Two more are lost without jobs.
       for (const idle of [await bench.open(own(), now), await bench.open(own(), now)]) {
         await bench.endSession(idle, now + SECOND, "gone");
       }
@@ -203,7 +203,7 @@ export function suspectTests(bench: Bench): void {
     expect((await crashes(id)).at(-1)).toEqual({ beside: 0, others: { lost: 12, watchedMs: 0 } });
   });
 
-  test("workers that a poison job has ended speak for no other", async () => {
+  test("workers killed by a poison job excuse no other job", async () => {
     const [guilty, other] = [await bench.submit(), await bench.submit({ kind: "other" })];
     let now = T0;
     for (const [kind, count] of [
@@ -221,11 +221,11 @@ export function suspectTests(bench: Bench): void {
       }
     }
     expect((await bench.row(guilty)).reason).toBe("poison");
-    // The third is explained at once; the first two are because they, too, died alone with it.
+    // The third is explained at once; the first two because they were lost alone with it, too.
     expect(await crashes(other)).toEqual([{ beside: 0, others: { lost: 0, watchedMs: 0 } }]);
   });
 
-  test("does not suspect a job of what ended the engine, unless the engine was in the process of its worker", async () => {
+  test("does not suspect a job for the exit of the engine, unless engine and worker share a process", async () => {
     const server = { host: "host-1", pid: 1, process: "boot ns server" };
     const both = { pid: 5, process: "boot ns both" };
     const rival = { ...server, process: "boot ns rival" };
@@ -257,11 +257,11 @@ export function suspectTests(bench: Bench): void {
     }
     expect(await bench.row(remote)).toMatchObject({ state: "queued", losses: 3, streak: 0, evidence: 0 });
     expect(new Set((await crashes(remote)).map((crash) => crash?.excuse))).toEqual(new Set(["engine_away"]));
-    // Back before anybody missed it: that its process has ended is known all the same.
+    // Back before anyone noticed: that its process has ended is known all the same.
     await beat(now, server);
     await lose("a", own(), now, () => beat(now + SECOND, { ...server, process: "boot ns next" }, "boot ns server"));
     expect((await bench.row(remote)).streak).toBe(0);
-    // One that was late, and lives: whatever is lost meanwhile is not excused.
+    // One that was late but live: later losses are not excused.
     now += 2 * MINUTE;
     await beat(now, rival);
     await lose("d", own(), now, () => beat(now + 45 * SECOND, rival));
@@ -271,13 +271,13 @@ export function suspectTests(bench: Bench): void {
     await beat(now, { ...server, ...both });
     await lose("b", { host: "host-1", ...both }, now, () => beat(now + 45 * SECOND, server));
     expect(await bench.row(embedded)).toMatchObject({ streak: 1 });
-    // The same, but its machine was started anew.
+    // The same, but its machine was rebooted.
     now = Math.max(now + 2 * MINUTE, (await bench.row(embedded)).runAt);
     await beat(now, { ...server, ...both });
     const rebooted = { ...server, process: "boot2 ns 1" };
     await lose("b", { host: "host-1", ...both }, now, () => beat(now + 45 * SECOND, rebooted));
     expect(await bench.row(embedded)).toMatchObject({ streak: 1, losses: 2 });
-    // A worker that said goodbye.
+    // A worker that stopped in good order.
     now += 2 * MINUTE;
     await beat(now, rebooted);
     const session = await bench.open({ ...own(), kinds: ["c"] }, now);
@@ -288,7 +288,7 @@ export function suspectTests(bench: Bench): void {
     expect(await bench.row(stopped)).toMatchObject({ losses: 1, streak: 0 });
   });
 
-  test("a session that tries a suspect is free again when the suspect fails", async () => {
+  test("a session that runs a suspect is available again when the suspect fails", async () => {
     const id = await bench.submit({ retry: 5 });
     const now = await suspects([id]);
     const session = await bench.open(own(), now);

@@ -1,4 +1,4 @@
-/** Payloads and results come back byte for byte (I18); names, messages and logs as the text they were (F58). */
+/** Payloads and results are returned byte for byte (I18); names, messages and logs as text (F58). */
 import fc from "fast-check";
 import { expect, test } from "vitest";
 import { IS_FULL } from "../../../test/tier.ts";
@@ -7,7 +7,7 @@ import { storable } from "../../lib/text.ts";
 import type { Bench } from "./bench.ts";
 import { newJob, placeOf, reportOf, T0 } from "./kit.ts";
 
-/** JSON that parsers read alike and printers would write otherwise. */
+/** JSON that parsers read alike and printers would write differently. */
 const ODD_JSON = [
   "null",
   '  {"a" : 1 , "b":[ ] }\n\t',
@@ -52,20 +52,20 @@ export function textTests(bench: Bench): void {
     expect(rows.map((row) => row?.result)).toEqual(texts);
   }
 
-  test("keeps odd JSON as it was written", async () => {
+  test("keeps unusual JSON as written", async () => {
     await roundTrip(ODD_JSON);
   });
 
-  test("keeps any JSON text as it was written", async () => {
+  test("keeps any JSON text as written", async () => {
     const texts = fc.array(jsonText, { minLength: 1, maxLength: 20 });
     await fc.assert(fc.asyncProperty(texts, roundTrip), { numRuns: IS_FULL ? 25 : 5 });
   });
 
-  test("keeps a text of a mebibyte", async () => {
+  test("keeps a text of 1 MiB", async () => {
     await roundTrip([JSON.stringify("x".repeat(1_048_574)), JSON.stringify("é".repeat(524_287))]);
   });
 
-  test("keeps names in any script, wherever a name can stand", async () => {
+  test("keeps names in any script, wherever a name is allowed", async () => {
     const name = "łódź 😀 \u202e‮ 'quoted\" \\ %_$1 ?";
     const job = newJob({ namespace: name, queue: name, kind: name, key: name, tags: [name], labels: { [name]: name } });
     await bench.store.insert([job], T0);
@@ -77,7 +77,7 @@ export function textTests(bench: Bench): void {
     expect((await bench.store.queues.counts(name, T0))[0]).toMatchObject({ namespace: name, queue: name });
   });
 
-  test("keeps what the text rules made of messages, stacks, logs and progress", async () => {
+  test("keeps messages, stacks, logs and progress as normalized by the text rules", async () => {
     const nasty = storable(`a\0b \ud800 \udc00 ${"é😀".repeat(3_000)}\0`, 2_048);
     const { job, session } = await bench.running();
     await bench.renew(session, [{ ...placeOf(job), log: nasty, progress: JSON.stringify(nasty) }], T0 + 1);
@@ -97,7 +97,7 @@ export function textTests(bench: Bench): void {
     expect((await bench.store.attempts(job.id))[0]?.log).toBe(`${lines.join("")}end\n`);
   });
 
-  test("keeps instants far away and numbers at their limits", async () => {
+  test("keeps distant times and numbers at their limits", async () => {
     const far = 8.64e15;
     const [a] = await bench.insert([{ runAt: far, deadlineAt: far, timeoutMs: 2 ** 40, expireInMs: 2 ** 45 }]);
     const id = (a as { id: string }).id;

@@ -1,5 +1,5 @@
-/** Lanes and policies that nobody needs any more: deleted with the last job that names them, and stored anew by whoever submits
- *  such a job again, whatever it has in its memory. */
+/** Lanes and policies that are no longer used: deleted with the last job that refers to them, and stored again for new
+ *  jobs, whatever a process has cached. */
 import { expect, test } from "vitest";
 import type { Store } from "../store.ts";
 import type { Bench } from "./bench.ts";
@@ -19,7 +19,7 @@ export function unusedNameTests(bench: Bench): void {
   };
   const cancel = (id: string, at = T0 + 1) => bench.amend(id, { kind: "cancel" }, at);
 
-  test("go with the last job that names them, when they were not used for a while", async () => {
+  test("are deleted after the last job that refers to them, if not used for a while", async () => {
     const ids = [await bench.submit({ queue: "a", retry: OWN }), await bench.submit({ queue: "a", retry: OWN })];
     const other = await bench.submit({ queue: "b" });
     await cancel(ids[0] as string);
@@ -33,7 +33,7 @@ export function unusedNameTests(bench: Bench): void {
     expect(await bench.row(other)).toMatchObject({ queue: "b" });
   });
 
-  test("stay where they were used again since, though no job names them", async () => {
+  test("stay if used again since, though no job refers to them", async () => {
     for (const at of [T0, T0 + 2 * MINUTE]) await cancel(await bench.submit({ queue: "a", retry: OWN, at }), at);
     await prune(T0 + 2 * MINUTE);
     await expectNames(1, 1);
@@ -41,10 +41,10 @@ export function unusedNameTests(bench: Bench): void {
     await expectNames(0, 0);
   });
 
-  test("are stored anew for whoever submits such a job again, and its jobs are found and run", async () => {
+  test("are stored again when such a job is submitted again, and its jobs are found and run", async () => {
     await cancel(await bench.submit({ queue: "a", retry: OWN }));
     await prune(T0 + DAY);
-    // Others take the next numbers: they must not be those of the deleted ones.
+    // Others take the next numbers: they must not be the deleted ones'.
     const other = await bench.submit({ queue: "b", at: T0 + DAY });
     const again = await bench.submit({ queue: "a", retry: OWN, at: T0 + DAY });
     expect(await bench.row(again)).toMatchObject({ queue: "a", policy: { maxAttempts: 7 } });
@@ -53,16 +53,16 @@ export function unusedNameTests(bench: Bench): void {
     expect((await bench.claim(session, 9, T0 + DAY)).map(({ id }) => id)).toEqual([again]);
   });
 
-  test("stay where a job was redriven under them", async () => {
+  test("stay if a job was redriven with them", async () => {
     const id = await bench.submit({ queue: "a" });
     await cancel(id);
     await bench.amend(id, { kind: "redrive", changes: { retry: OWN } }, T0 + 2);
     await prune(T0 + DAY);
-    await expectNames(1, 1); // the policy it had before is gone
+    await expectNames(1, 1); // its previous policy is deleted
     expect(await bench.row(id)).toMatchObject({ queue: "a", policy: { maxAttempts: 7 } });
   });
 
-  test("are stored anew by a process that has the deleted ones in its memory", async () => {
+  test("are stored again by a process that still caches the deleted ones", async () => {
     if (!bench.hasSecond) return;
     const second = await bench.second();
     const insert = async (at: number) => {
@@ -84,7 +84,7 @@ export function unusedNameTests(bench: Bench): void {
     expect(claimed?.jobs.map(({ id }) => id)).toEqual([again]);
   });
 
-  test("are never lost to a pruner while jobs are submitted under them", async () => {
+  test("are never pruned while jobs with them are submitted", async () => {
     const second = bench.hasSecond ? await bench.second() : bench.store;
     for (let round = 1; round <= 15; round++) {
       const at = T0 + 2 * round * MINUTE;
@@ -99,10 +99,10 @@ export function unusedNameTests(bench: Bench): void {
     await expectNames(0, 0);
   });
 
-  test("tell whose lanes they are, and which there are", async () => {
+  test("return the owners of lanes, and which lanes exist", async () => {
     await bench.submit({ queue: "a", owner: "token:x" });
     await bench.submit({ queue: "b", owner: "token:y", labels: { gpu: "1" } });
-    await bench.submit({ queue: "a", owner: "token:y" }); // it was there already
+    await bench.submit({ queue: "a", owner: "token:y" }); // it existed before
     await bench.submit({ queue: "c" });
     const lane = (queue: string, labels = {}) => ({ namespace: "default", queue, kind: "work", labels });
     const lanes = [lane("a"), lane("b"), lane("b", { gpu: "1" }), lane("d")];
