@@ -80,12 +80,12 @@ function checkPlain(value: unknown, path: string, depth = 0): void {
   } else if (depth < MAX_DEPTH && isPlain(value)) {
     for (const [key, field] of Object.entries(value)) checkPlain(field, fieldPath(path, key), depth + 1);
   } else {
-    throw new ConfigError({ path, given: value, allowed: "what JSON can say" });
+    throw new ConfigError({ path, given: value, allowed: "a JSON value" });
   }
 }
 
 export function refuseClient(client: unknown, path: string): void {
   if (client === undefined) return;
-  const allowed = "nothing: a server cannot take part in a transaction of yours";
+  const allowed = "left out: a server cannot take part in your transaction";
   throw new ConfigError({ path, given: "a client", allowed });
 }

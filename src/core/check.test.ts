@@ -82,7 +82,7 @@ describe("checkKeys", () => {
     expect(error).toMatchObject({ code: "invalid_config", path: "worker.concurency", given: "concurency" });
     expect(error).toMatchObject({ allowed: "concurrency, queues", nearest: "concurrency" });
     expect(error.message).toBe(
-      'worker.concurency: unknown field "concurency"; allowed: concurrency, queues. Did you mean "concurrency"?',
+      'worker.concurency: unknown field "concurency"; known fields: concurrency, queues. Did you mean "concurrency"?',
     );
   });
 
@@ -159,11 +159,11 @@ describe("numbers", () => {
   });
 
   it.each([
-    [{ min: 1, max: 10 }, [0, 11], ", at least 1 and at most 10"],
-    [{ min: 1 }, [0], ", at least 1"],
-    [{ max: 10 }, [11], ", at most 10"],
-    [{ min: 0, below: 1 }, [-1, 1], ", at least 0 and below 1"],
-    [{ below: 1 }, [1], ", below 1"],
+    [{ min: 1, max: 10 }, [0, 11], " from 1 to 10"],
+    [{ min: 1 }, [0], " of at least 1"],
+    [{ max: 10 }, [11], " of at most 10"],
+    [{ min: 0, below: 1 }, [-1, 1], " from 0 to below 1"],
+    [{ below: 1 }, [1], " below 1"],
   ])("holds the bounds %j and names them", (bounds, outside, words) => {
     for (const value of outside) {
       expect(refusal(() => asNumber(value, "x", bounds)).allowed).toBe(`a number${words}`);
@@ -198,7 +198,7 @@ describe("asOneOf", () => {
 
   it("refuses others with the nearest", () => {
     const error = refusal(() => asOneOf("Retry", ["retry", "fail"], "x.then"));
-    expect(error).toMatchObject({ path: "x.then", given: "Retry", allowed: '"retry", "fail"', nearest: "retry" });
+    expect(error).toMatchObject({ path: "x.then", given: "Retry", allowed: '"retry" or "fail"', nearest: "retry" });
     expect(refusal(() => asOneOf(7, ["retry"], "x")).nearest).toBeNull();
   });
 });
@@ -215,9 +215,7 @@ describe("asList", () => {
   });
 
   it("refuses what is no list, too long or too short, without printing all of it", () => {
-    expect(refusal(() => asList("ab", "x", asBoolean, 2)).message).toBe(
-      'x: got "ab"; allowed: a list of 0 to 2 items.',
-    );
+    expect(refusal(() => asList("ab", "x", asBoolean, 2)).message).toBe('x: must be a list of 0 to 2 items; got "ab".');
     expect(refusal(() => asList([1, 2, 3], "x", asBoolean, 2)).message).toContain("got a list of 3");
     expect(refusal(() => asList([], "x", asBoolean, 2, 1)).allowed).toBe("a list of 1 to 2 items");
   });

@@ -1,31 +1,28 @@
-/** Checks of values whose type is not known, with errors that name the field; and freezing of plain data. */
+/** Checks of values that people write, such as policies and options. Each helper returns the value in its checked type, or
+ *  throws a `ConfigError` with the path of the field. Only own enumerable fields are read, never those of a prototype. */
 import { ConfigError, show } from "./errors.ts";
 
-// Checks for what people write: policies and option objects. Each helper returns the value in its checked type or
-// throws a `ConfigError` with the field's path, what was given, what is allowed and the nearest known name. Only own
-// enumerable fields are ever read, so nothing arrives through a prototype.
-
-/** Bounds of a number, inclusive but for `below`. */
+/** Bounds of a number; `min` and `max` are inclusive. */
 interface Bounds {
   readonly min?: number;
   readonly max?: number;
   readonly below?: number;
 }
 
-/** The fields of an object, by name; a field that was given as `undefined` counts as not given. */
+/** The fields of an object, by name; `undefined` counts as not given. */
 export type Fields<K extends string> = { readonly [P in K]?: unknown };
 
-/** The known name closest to a misspelt one: at most 2 edits, or a third of its length, whichever is more. */
+/** The known name closest to a misspelt one, if it is at most 2 edits away, or a third of its length. */
 export function nearest(given: string, known: readonly string[]): string | null {
-  const wanted = given.toLowerCase();
+  const misspelt = given.toLowerCase();
   let best: string | null = null;
-  let bestDistance = Math.max(2, Math.round(wanted.length / 3)) + 1;
+  let bestDistance = Math.max(2, Math.round(misspelt.length / 3)) + 1;
   for (const name of known) {
     // The lengths alone rule out most names, and bound the work on a very long one.
-    if (Math.abs(name.length - wanted.length) >= bestDistance) continue;
-    const distance = editDistance(wanted, name.toLowerCase());
-    // When every letter would have to go, two words are not near, however short they are.
-    if (distance < bestDistance && distance < Math.min(name.length, wanted.length)) {
+    if (Math.abs(name.length - misspelt.length) >= bestDistance) continue;
+    const distance = editDistance(misspelt, name.toLowerCase());
+    // Two words without a common letter are not near, however short they are.
+    if (distance < bestDistance && distance < Math.min(name.length, misspelt.length)) {
       best = name;
       bestDistance = distance;
     }
@@ -33,7 +30,7 @@ export function nearest(given: string, known: readonly string[]): string | null 
   return best;
 }
 
-/** Letters to add, drop, replace or swap with their neighbour, to make one word of the other. */
+/** The number of letters to add, remove, replace or swap with a neighbour to turn one word into the other. */
 function editDistance(a: string, b: string): number {
   let before: number[] = [];
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
@@ -55,13 +52,13 @@ function at(row: readonly number[], index: number): number {
   return row[index] as number;
 }
 
-/** The path of a field: `retry.backoff`, or `retry["a b"]` for a name that needs quotes. */
+/** The path of a field: `retry.backoff`, or `retry["a b"]` for a name that is not an identifier. */
 export function fieldPath(path: string, key: string): string {
   if (!/^[A-Za-z_$][\w$]*$/.test(key)) return `${path}[${show(key)}]`;
   return path === "" ? key : `${path}.${key}`;
 }
 
-/** Refuses a field that nobody would read. */
+/** Refuses unknown fields. */
 export function checkKeys(value: object, known: readonly string[], path: string): void {
   for (const key of Object.keys(value)) {
     if (known.includes(key)) continue;
@@ -71,12 +68,12 @@ export function checkKeys(value: object, known: readonly string[], path: string)
       allowed: known.join(", "),
       nearest: nearest(key, known),
       problem: `unknown field ${show(key)}`,
+      fix: known.length === 0 ? "there are no fields" : `known fields: ${known.join(", ")}`,
     });
   }
 }
 
-/** A plain object, with no field but the known ones where they are given, copied without a prototype. A Map, a Date
- *  or an instance of a class is refused: it would look like an object in which nothing was given. */
+/** A copy of a plain object, without a prototype; with `known`, other fields are refused. */
 export function asObject<K extends string>(value: unknown, path: string, known?: readonly K[]): Fields<K> {
   if (!isPlain(value)) {
     throw new ConfigError({ path, given: value, allowed: known ? `an object with ${known.join(", ")}` : "an object" });
@@ -85,21 +82,21 @@ export function asObject<K extends string>(value: unknown, path: string, known?:
   return Object.assign(Object.create(null), value) as Fields<K>;
 }
 
-/** An object of options with no field but the known ones. Not copied: it is read at once. */
+/** Checks an object of options without copying it. */
 export function checkOptions(options: object, known: readonly string[], path: string): void {
   if (!isPlain(options)) throw new ConfigError({ path, given: options, allowed: "an object of options" });
   checkKeys(options, known, path);
 }
 
-/** A Map, a Date or an instance of a class would look like an object in which nothing was given. */
+/** Not for a Map, a Date or an instance of a class, which have no own fields to read. */
 export function isPlain(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
-  // By the shape of its prototype and not by its identity, so that objects of another realm (vm, tests) pass.
+  // Not by identity with Object.prototype, so that objects of another realm (vm, tests) pass.
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** Reads fields one by one: `read("max", toMs, 60_000)` checks the field, or takes the fallback if it was not given. */
+/** `read("max", toMs, 60_000)` checks the field, or returns the fallback if it was not given. */
 export function reader<K extends string>(fields: Fields<K>, path: string) {
   return <T, F>(key: K, check: (value: unknown, path: string) => T, fallback: F): T | F => {
     const value = fields[key];
@@ -111,7 +108,7 @@ export function asNumber(value: unknown, path: string, bounds: Bounds = {}): num
   if (typeof value !== "number" || !Number.isFinite(value) || !within(value, bounds)) {
     throw new ConfigError({ path, given: value, allowed: `a number${showBounds(bounds)}` });
   }
-  return value + 0; // -0 becomes 0, which is what it would be after a trip through JSON.
+  return value + 0; // -0 becomes 0, as in JSON
 }
 
 export function asInteger(value: unknown, path: string, bounds: Bounds = {}): number {
@@ -126,11 +123,9 @@ function within(value: number, { min = -Infinity, max = Infinity, below = Infini
 }
 
 function showBounds({ min, max, below }: Bounds): string {
-  const parts: string[] = [];
-  if (min !== undefined) parts.push(`at least ${min}`);
-  if (max !== undefined) parts.push(`at most ${max}`);
-  if (below !== undefined) parts.push(`below ${below}`);
-  return parts.length === 0 ? "" : `, ${parts.join(" and ")}`;
+  const most = max === undefined ? below && `below ${below}` : `${max}`;
+  if (min === undefined) return most === undefined ? "" : max === undefined ? ` ${most}` : ` of at most ${most}`;
+  return most === undefined ? ` of at least ${min}` : ` from ${min} to ${most}`;
 }
 
 export function asBoolean(value: unknown, path: string): boolean {
@@ -138,7 +133,7 @@ export function asBoolean(value: unknown, path: string): boolean {
   return value;
 }
 
-/** Text with something in it. */
+/** Text that is not blank. */
 export function asText(value: unknown, path: string, maxLength: number): string {
   if (typeof value !== "string" || value.length > maxLength || value.trim() === "" || value.includes("\0")) {
     const allowed = `text of 1 to ${maxLength} characters, not only spaces, without NUL`;
@@ -151,7 +146,13 @@ export function asOneOf<T extends string>(value: unknown, list: readonly T[], pa
   const found = list.find((item) => item === value);
   if (found !== undefined) return found;
   const near = typeof value === "string" ? nearest(value, list) : null;
-  throw new ConfigError({ path, given: value, allowed: list.map((item) => `"${item}"`).join(", "), nearest: near });
+  throw new ConfigError({ path, given: value, allowed: oneOf(list), nearest: near });
+}
+
+/** `"retry" or "fail"`, `one of "a", "b", "c"`, for what must be one of them. */
+function oneOf(list: readonly string[]): string {
+  const items = list.map((item) => `"${item}"`);
+  return items.length < 3 ? items.join(" or ") : `one of ${items.join(", ")}`;
 }
 
 /** A list, each item checked under its own path (`retry.rules[2]`). */
@@ -163,15 +164,14 @@ export function asList<T>(
   minItems = 0,
 ): T[] {
   if (!Array.isArray(value) || value.length > maxItems || value.length < minItems) {
-    const given = Array.isArray(value) ? `a list of ${value.length}` : show(value);
-    const allowed = `a list of ${minItems} to ${maxItems} items`;
-    throw new ConfigError({ path, given: value, allowed, problem: `got ${given}` });
+    const shown = Array.isArray(value) ? `a list of ${value.length}` : show(value);
+    throw new ConfigError({ path, given: value, allowed: `a list of ${minItems} to ${maxItems} items`, shown });
   }
   // Array.from also visits holes, which `map` would leave as holes.
   return Array.from(value, (each: unknown, index) => item(each, `${path}[${index}]`));
 }
 
-/** Freezes plain data through and through. For values we made ourselves: objects of a caller are copied first. */
+/** Freezes plain data deeply. Objects of a caller must be copied first. */
 export function deepFreeze<T>(value: T): T {
   if (typeof value === "object" && value !== null && !Object.isFrozen(value)) {
     Object.freeze(value);
@@ -180,5 +180,5 @@ export function deepFreeze<T>(value: T): T {
   return value;
 }
 
-/** The same object while it is being made. */
+/** The type without `readonly`, for an object under construction. */
 export type Mutable<T> = { -readonly [K in keyof T]: T[K] };

@@ -54,7 +54,7 @@ describe("toMs", () => {
     expect(() => toMs(value, "retry.backoff.max")).toThrow(
       expect.objectContaining({ code: "invalid_config", path: "retry.backoff.max", given: value }),
     );
-    expect(() => toMs(value, "x")).toThrow(/allowed: a number of milliseconds, or text like/);
+    expect(() => toMs(value, "x")).toThrow(/must be a number of milliseconds, or text like/);
   });
 
   it("takes hostile text in no time", () => {

@@ -1,18 +1,14 @@
-/** Durations and instants as people write them, in milliseconds. */
+/** Durations (`"1500ms"`, `"30s"`, `"1.5h"`, or a number of milliseconds) and instants, in milliseconds. */
 import { ConfigError } from "./errors.ts";
-
-// Durations as people write them: `"1500ms"`, `"30s"`, `"5m"`, `"2h"`, `"1d"`, or a number of milliseconds.
 
 type Unit = "ms" | "s" | "m" | "h" | "d";
 
-/** A span as people write it: a number and a unit, or a number of milliseconds. Text that the compiler cannot see, as from a
- *  file, becomes one by `duration(text)`.
+/** A number with a unit, or a number of milliseconds. `duration(text)` checks text that the compiler cannot, as from a file.
  *  @example
  *  const waits: Duration[] = ["30s", "1.5h", 250]; // "10min" does not compile */
 export type Duration = number | `${number}${Unit}` | `${number} ${Unit}`;
 
-/** The milliseconds of a span that is given as text or number, as from a file or the environment. Throws `ConfigError` if it
- *  is none.
+/** The milliseconds of a duration from a file or the environment. Throws `ConfigError` if it is not a duration.
  *  @example
  *  await perdure.submit(report, input, { timeout: duration(process.env.TIMEOUT ?? "5m") }); */
 export function duration(value: string | number): number {
@@ -21,7 +17,7 @@ export function duration(value: string | number): number {
 
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Ten years: longer than any sensible wait, and far from where `now + delay` would lose precision. */
+/** Ten years: longer than any sensible wait, and short enough that `now + delay` stays exact. */
 export const MAX_DURATION_MS = 3_650 * 86_400_000;
 
 const FORMAT = /^(\d{1,15}(?:\.\d{1,6})?)\s*(ms|s|m|h|d)$/;
@@ -38,7 +34,7 @@ export function toMs(value: unknown, path: string): number {
   return Math.round(ms);
 }
 
-/** A duration that is some time at all: nothing can be done, or waited for, within 0 ms. */
+/** A duration of at least 1 ms. */
 export function asSpan(value: unknown, path: string): number {
   const ms = toMs(value, path);
   if (ms > 0) return ms;
@@ -50,7 +46,7 @@ function parse(text: string): number {
   return match ? Number(match[1]) * (UNIT_MS[match[2] as string] as number) : Number.NaN;
 }
 
-/** A span for people: `0 ms`, `850 ms`, `1.5 s`, `2 min`, `3 h`, `4 d`. */
+/** A duration for people: `0 ms`, `850 ms`, `1.5 s`, `2 min`, `3 h`, `4 d`. */
 export function showMs(ms: number): string {
   const rounded = Math.round(ms);
   if (rounded < 1_000) return `${rounded} ms`;
@@ -64,9 +60,7 @@ function trim(value: number): string {
   return String(Number(value.toFixed(1)));
 }
 
-// Instants as people give them: a Date, or milliseconds since 1970.
-
-/** Milliseconds since 1970 (UTC); `path` names the field in the error. */
+/** Milliseconds since 1970 (UTC) of a Date or a number; `path` names the field in the error. */
 export function toInstant(value: unknown, path: string): number {
   const ms = value instanceof Date ? value.getTime() : value;
   if (typeof ms === "number" && Number.isFinite(ms) && ms >= 0 && ms <= 8.64e15) return Math.round(ms);

@@ -79,7 +79,8 @@ const OUTAGES: readonly unknown[] = [
   "internal",
 ] satisfies ErrorCode[];
 
-/** A mistake in something a person wrote: the field's path, what was given, what is allowed, the nearest known name.
+/** A mistake in something a person wrote: the path of the field, what was given, what is allowed, the nearest known name.
+ *  The message is `PATH: must be ALLOWED; got GIVEN` or `PATH: PROBLEM; FIX`.
  *  @example
  *  try {
  *    resolvePolicy({ maxAttempts: 0 });
@@ -90,17 +91,43 @@ export class ConfigError extends PerdureError {
   readonly given: unknown;
   readonly allowed: string;
   readonly nearest: string | null;
+  /** The message without the path and the nearest name. */
+  readonly problem: string;
 
-  constructor(parts: { path: string; given: unknown; allowed: string; nearest?: string | null; problem?: string }) {
+  constructor(parts: ConfigErrorParts) {
+    const problem = problemText(parts);
     const hint = parts.nearest ? ` Did you mean "${parts.nearest}"?` : "";
-    const problem = parts.problem ?? (parts.given === undefined ? "it is missing" : `got ${show(parts.given)}`);
-    const at = parts.path === "" ? "" : `${parts.path}: `; // none: it is about the whole
-    super("invalid_config", `${at}${problem}; allowed: ${parts.allowed}.${hint}`, { path: parts.path });
+    const at = parts.path === "" ? "" : `${parts.path}: `; // without a path, it is about the whole
+    super("invalid_config", `${at}${problem}.${hint}`, { path: parts.path });
     this.name = "ConfigError";
     this.given = parts.given;
-    this.allowed = parts.allowed;
+    this.allowed = parts.allowed ?? parts.fix ?? "";
     this.nearest = parts.nearest ?? null;
+    this.problem = problem;
   }
+}
+
+interface ConfigErrorParts {
+  readonly path: string;
+  readonly given: unknown;
+  /** What is accepted, as it follows "must be": `a whole number, at least 1`. */
+  readonly allowed?: string;
+  readonly nearest?: string | null;
+  /** The given value for the message, where its JSON is too long or a secret. */
+  readonly shown?: string;
+  /** What is wrong, where the given value does not show it. */
+  readonly problem?: string | undefined;
+  /** What to do, where `allowed` does not show it: `remove one of them`. Requires `problem`. */
+  readonly fix?: string;
+}
+
+function problemText({ given, allowed, shown, problem, fix }: ConfigErrorParts): string {
+  if (problem !== undefined) {
+    const end = fix ?? (allowed === undefined ? null : `expected ${allowed}`);
+    return end === null ? problem : `${problem}; ${end}`;
+  }
+  if (given === undefined) return `is missing; must be ${allowed}`;
+  return `must be ${allowed}; got ${shown ?? show(given)}`;
 }
 
 /** A value for a message: short, one line, never throwing. */

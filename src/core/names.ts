@@ -2,8 +2,6 @@
  *  `perdure run`. */
 import { ConfigError } from "./errors.ts";
 
-// Names that people read, search and type: of namespaces, queues, kinds, tags, labels and keys.
-
 export const MAX_NAME = 200;
 export const MAX_KEY = 500;
 
@@ -14,7 +12,7 @@ export function isName(value: unknown, limit: number = MAX_NAME): value is strin
   return typeof value === "string" && value.length > 0 && value.length <= limit && (isAscii(value) || NAME.test(value));
 }
 
-/** Printable ASCII, as nearly all names are: a tenth of a microsecond less for each name of each job. */
+/** Printable ASCII, as nearly all names are: a tenth of a microsecond faster than the expression. */
 function isAscii(text: string): boolean {
   for (let i = 0; i < text.length; i++) {
     const code = text.charCodeAt(i);
@@ -25,13 +23,12 @@ function isAscii(text: string): boolean {
 
 export function checkedName(value: unknown, path: string, limit: number = MAX_NAME): string {
   if (isName(value, limit)) return value;
-  const allowed = `text of 1 to ${limit} characters, none of them control characters`;
+  const allowed = `text of 1 to ${limit} characters, without control characters`;
   throw new ConfigError({ path, given: value, allowed });
 }
 
-// Queues of `perdure run`: a command that runs in the process that was started waits in a queue of its own, which no
-// other `perdure run` takes. Such a queue goes with its job: it is listed while the job has not ended, and its lane
-// is deleted with the last job that names it.
+// A `perdure run` without a server puts its job into a queue of its own, which no other worker takes. The queue is listed
+// until the job has ended.
 
 const RUN_QUEUE = /^run-[0-9a-f]{16}$/;
 

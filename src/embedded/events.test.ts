@@ -53,9 +53,11 @@ describe("events", () => {
     const job = await kit.perdure.job(jobId as string);
     expect(await all(job.events({ order: "newest", limit: 1 }))).toEqual([events[9]]);
     for (const options of [{ order: "newest" }, { before: 5 }, { limit: 1 }] as const) {
-      expect(() => kit.perdure.events({ ...options, follow: true })).toThrow("allowed: nothing with follow");
+      expect(() => kit.perdure.events({ ...options, follow: true })).toThrow("must be nothing with follow");
     }
-    expect(() => kit.perdure.events({ order: "up" as never })).toThrow('events.order: got "up"; allowed: "oldest"');
+    expect(() => kit.perdure.events({ order: "up" as never })).toThrow(
+      'events.order: must be "oldest" or "newest"; got "up".',
+    );
   });
 
   it("of the engine belong to no job", async () => {

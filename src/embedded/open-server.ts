@@ -20,13 +20,13 @@ export async function openServer(url: string, options: OpenOptions, log: Log): P
   const { leaseMs } = checkOpen(options);
   for (const key of OF_THE_SERVER) {
     if (options[key] === undefined) continue;
-    const allowed = "only for an engine of this process; a server has its own";
+    const allowed = "left out: it is for an engine of this process; a server has its own";
     throw new ConfigError({ path: `open.${key}`, given: options[key], allowed });
   }
   const { token = process.env.PERDURE_TOKEN, namespace } = options;
   if (token === undefined || token === "") {
     const allowed = "a token of the server, here or as PERDURE_TOKEN in the environment";
-    throw new ConfigError({ path: "open.token", given: token, problem: "missing", allowed });
+    throw new ConfigError({ path: "open.token", given: token, problem: "is missing", fix: `pass ${allowed}` });
   }
   const link = checkConnect(url, { token, ...(namespace === undefined ? {} : { namespace }) }, "open");
   return serverPerdure(link, leaseMs, log);

@@ -126,10 +126,10 @@ describe("names", () => {
 
   it("refuses a task without a name or without a handler", () => {
     expect(() => task("", () => 1)).toThrow(/task/);
-    expect(() => task("k", {} as never)).toThrow(/handler function as the last argument/);
-    expect(() => task("k", {}, "run" as never)).toThrow(/handler function as the last argument/);
+    expect(() => task("k", {} as never)).toThrow(/has no handler; pass a function as the last argument/);
+    expect(() => task("k", {}, "run" as never)).toThrow(/has no handler; pass a function as the last argument/);
     const turned = task as (...given: unknown[]) => unknown;
-    expect(() => turned("k", () => 1, { retry: 5 })).toThrow(/options come before it, as in task\("k", \{ retry: 3 \}/);
+    expect(() => turned("k", () => 1, { retry: 5 })).toThrow(/put options before it, as in task\("k", \{ retry: 3 \}/);
   });
 });
 
@@ -163,7 +163,7 @@ describe("payloads", () => {
     await using kit = await openTestEngine();
     const error = await refusal(() => kit.perdure.submit("k", payload));
     expect(error).toMatchObject({ code: "invalid_payload", path: "payload" });
-    expect(error.message).toContain("not JSON");
+    expect(error.message).toContain("must be JSON");
     expect(error.message).not.toContain("\n");
   });
 
@@ -261,7 +261,7 @@ describe("options of the other calls", () => {
       [() => perdure.work(task("k", () => 1) as never), /list of tasks/],
       [() => perdure.work([null] as never), /list of tasks/],
       [() => perdure.work([() => 1] as never), /list of tasks/],
-      [() => perdure.work([task("k", () => 1), task("k", () => 2)]), /each kind once/],
+      [() => perdure.work([task("k", () => 1), task("k", () => 2)]), /has the kind "k" twice/],
       [() => job.result({ timout: 5 } as never), /"timeout"/],
       [() => job.result({ timeout: "soon" as never }), /timeout/],
       [async () => perdure.events({ folow: true } as never).next(), /"follow"/],

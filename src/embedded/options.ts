@@ -121,8 +121,9 @@ export function checkSubmitMany(options: { readonly client?: TransactionClient }
 export function refuseClient(entry: SubmitEntry): void {
   const { client } = (entry?.options ?? {}) as SubmitOptions;
   if (client === undefined) return;
-  const allowed = "submitMany(entries, { client }): one transaction for the whole list";
-  throw new ConfigError({ path: "submitMany.options.client", given: "a client", allowed });
+  const problem = "an entry cannot have a client of its own";
+  const fix = "use submitMany(entries, { client }): one transaction for the whole list";
+  throw new ConfigError({ path: "submitMany.options.client", given: "a client", problem, fix });
 }
 
 // Who runs this program, for the events of what is done through it: the user of this machine.

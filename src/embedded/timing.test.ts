@@ -124,7 +124,7 @@ describe("expireIn", () => {
     await kit.perdure.pause("q");
     await kit.advance("5m");
     expect((await job.get()).state).toBe("queued");
-    expect((await job.explain()).text).toContain("stands still while the queue is paused");
+    expect((await job.explain()).text).toContain("does not pass while the queue is paused");
     expect(await other.get()).toMatchObject({ state: "failed", reason: "unschedulable" });
     await kit.perdure.resume("q");
     await kit.advance("3s");

@@ -146,7 +146,7 @@ function cleanedOutcome(outcome: ReportedOutcome): ReportedOutcome {
 function cleanedWait(children: readonly string[]): ReportedOutcome {
   const ids = [...new Set(children)];
   if (ids.length <= LIMITS.waitsFor) return { kind: "waiting", children: ids };
-  const message = `it waits for ${ids.length} jobs; allowed: at most ${LIMITS.waitsFor} children`;
+  const message = `must wait for at most ${LIMITS.waitsFor} children; got ${ids.length}`;
   return { kind: "failed", failure: failure({ kind: "result", class: "logical", message }) };
 }
 

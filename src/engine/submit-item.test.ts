@@ -59,7 +59,7 @@ describe("a submit request", () => {
   it("names the field of a mistake", () => {
     const wrong = (options: object) => () => toSubmitItem({ ...BASE, options: options as never });
     expect(wrong({ dealy: 1 })).toThrow(/Did you mean "delay"/);
-    expect(wrong({ delay: 1, runAt: 2 })).toThrow(/either delay or runAt/);
+    expect(wrong({ delay: 1, runAt: 2 })).toThrow(/cannot be used together with runAt/);
     expect(wrong({ timeout: 0 })).toThrow(/submit.timeout.*at least 1 ms/);
     expect(wrong({ deadline: "tomorrow" })).toThrow(/submit.deadline/);
   });
@@ -84,7 +84,7 @@ describe("a built-in kind", () => {
     expect(() => checkBuiltinKind("exec", { argv: ["ls"] })).not.toThrow();
     expect(() => checkBuiltinKind("other", { argv: "ls" })).not.toThrow();
     expect(() => checkBuiltin("exec", undefined)).toThrow(/exec/);
-    expect(() => checkBuiltin(exec, {})).toThrow(/exec: no command/);
+    expect(() => checkBuiltin(exec, {})).toThrow(/exec: has no command/);
     expect(() => checkBuiltin(http, {})).toThrow(/http.url/);
   });
 

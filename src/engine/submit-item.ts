@@ -288,13 +288,16 @@ export function checkBuiltinKind(kind: string, input: unknown, upload?: string):
   if (stdinFile === null && upload !== undefined) throw uploadMisplaced(upload);
   if (stdinFile === null || upload !== undefined) return;
   const problem = "the bytes of its standard input belong to another job, or were not uploaded";
-  const allowed = "together with upload: upload them, and submit with the id of the upload";
-  throw new ConfigError({ path: "exec.stdinFile", given: stdinFile.sha256, problem, allowed });
+  const fix = "upload them, and submit with the option upload";
+  throw new ConfigError({ path: "exec.stdinFile", given: stdinFile.sha256, problem, fix });
 }
 
 function uploadMisplaced(upload: string): ConfigError {
-  const allowed = "only with a command whose input has stdinFile";
-  return new ConfigError({ path: "submit.upload", given: upload, allowed });
+  return new ConfigError({
+    path: "submit.upload",
+    given: upload,
+    problem: "requires a command whose input has stdinFile",
+  });
 }
 
 // What a submit of the library says, made into what the engine takes: the kind and defaults of its task, its input as

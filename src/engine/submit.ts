@@ -175,8 +175,8 @@ async function withNewStart(parts: EngineParts, { parent }: SubmitItem, answer: 
 async function within(parts: EngineParts, client: TransactionClient, jobs: readonly NewJob[], now: number) {
   const { store } = parts;
   if (store.insertWithin === undefined) {
-    const allowed = "only with PostgreSQL: jobs in SQLite are in another database than yours";
-    throw new ConfigError({ path: "submit.client", given: "a client", allowed });
+    const problem = "requires PostgreSQL: jobs in SQLite are in another database than yours";
+    throw new ConfigError({ path: "submit.client", given: "a client", problem });
   }
   const answers: InsertAnswer[] = [];
   const { together } = store.lists;
@@ -278,7 +278,7 @@ function annotationText(annotations: Readonly<Record<string, string>>): string |
   const text = JSON.stringify(Object.fromEntries(entries));
   if (!isOver(text, LIMITS.annotationBytes)) return text;
   const allowed = `at most ${LIMITS.annotationBytes} bytes in all`;
-  throw new ConfigError({ path: "annotations", given: null, problem: "too much", allowed });
+  throw new ConfigError({ path: "annotations", given: null, allowed, shown: "more" });
 }
 
 const NO_TAGS: readonly string[] = Object.freeze([]);

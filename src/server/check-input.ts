@@ -109,17 +109,17 @@ function told(fault: SchemaFault, where: string): { path: string; message: strin
   if (keyword === "additionalProperties") {
     const given = storable(String(params.additionalProperty), 100);
     const known = Object.keys(parent.properties ?? {});
-    const allowed = known.length === 0 ? "nothing" : known.join(", ");
-    const message = `unknown field ${show(given)}; allowed: ${allowed}.${hint(given, known)}`;
+    const fix = known.length === 0 ? "there are no fields" : `known fields: ${known.join(", ")}`;
+    const message = `unknown field ${show(given)}; ${fix}.${hint(given, known)}`;
     return { path: fieldPath(where, given), message };
   }
   if (keyword === "required") {
     const missing = String(params.missingProperty);
     const schema = (parent.properties?.[missing] ?? {}) as RefusalSchema;
-    return { path: fieldPath(where, missing), message: `missing; allowed: ${allowedBy(schema)}.` };
+    return { path: fieldPath(where, missing), message: `is missing; must be ${allowedBy(schema)}.` };
   }
   const near = keyword === "enum" ? hint(data, parent.enum ?? []) : "";
-  return { path: where, message: `got ${brief(data)}; allowed: ${allowedBy(parent)}.${near}` };
+  return { path: where, message: `must be ${allowedBy(parent)}; got ${brief(data)}.${near}` };
 }
 
 function hint(given: unknown, known: readonly unknown[]): string {
@@ -135,7 +135,10 @@ function brief(data: unknown): string {
 
 function allowedBy(schema: RefusalSchema): string {
   if (schema.anyOf !== undefined) return schema.anyOf.map(allowedBy).join(", or ");
-  if (schema.enum !== undefined) return schema.enum.map((word) => show(word)).join(", ");
+  if (schema.enum !== undefined) {
+    const words = schema.enum.map((word) => show(word));
+    return words.length < 3 ? words.join(" or ") : `one of ${words.join(", ")}`;
+  }
   switch (schema.type) {
     case "integer":
       return `a whole number${range(schema.minimum, schema.maximum, "")}`;

@@ -30,8 +30,10 @@ it("refuses one that is too long, in full or as it was given", () => {
   });
   const rules = (count: number) => ({ rules: Array.from({ length: count }, (_, n) => rule(n)) });
   expect(cache.of(rules(10)).rules).toHaveLength(10);
-  expect(() => cache.of(rules(20))).toThrow(/^retry: the policy has \d+ bytes in full; allowed: at most 65536 bytes/);
-  expect(() => cache.of(rules(100))).toThrow(/^retry: the policy has \d+ characters; allowed: at most 65536 bytes/);
+  expect(() => cache.of(rules(20))).toThrow(/^retry: must be a policy of at most 65536 bytes as JSON; got \d+ bytes/);
+  expect(() => cache.of(rules(100))).toThrow(
+    /^retry: must be a policy of at most 65536 bytes as JSON; got \d+ characters/,
+  );
 });
 
 it("takes so many different policies of one request, each as often as it comes", () => {

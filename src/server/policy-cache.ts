@@ -25,8 +25,9 @@ export class PolicyCache {
 
   ofText(text: string, retry: unknown): Policy {
     if (text.length > MAX_TEXT) {
-      const problem = `the policy has ${text.length} characters`;
-      throw new ConfigError({ path: "retry", given: null, allowed: `at most ${MAX_POLICY_BYTES} bytes`, problem });
+      const shown = `${text.length} characters`;
+      const allowed = `a policy of at most ${MAX_POLICY_BYTES} bytes as JSON`;
+      throw new ConfigError({ path: "retry", given: null, allowed, shown });
     }
     if (!isExact(text, retry)) return resolvePolicy(retry as PolicyInput, "retry");
     let policy = this.#byText.get(text);

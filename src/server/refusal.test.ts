@@ -34,7 +34,7 @@ describe("what a schema refuses", () => {
     const error = refusalOf(faults, "body");
     expect([error.path, error.message]).toEqual([
       "outcome.failure",
-      "outcome.failure: missing; allowed: any JSON value.",
+      "outcome.failure: is missing; must be any JSON value.",
     ]);
   });
 
@@ -54,7 +54,7 @@ describe("what a schema refuses", () => {
       },
     ];
     expect(refusalOf(faults, "body").message).toBe(
-      "outcome: got true; allowed: a number of at least 0, or text of at most 40 characters.",
+      "outcome: must be a number of at least 0, or text of at most 40 characters; got true.",
     );
   });
 
@@ -67,7 +67,7 @@ describe("what a schema refuses", () => {
       parentSchema: { type: "object" },
       data: [1],
     };
-    expect(refusalOf([fault], "body").message).toBe("body: got a list of 1; allowed: an object.");
+    expect(refusalOf([fault], "body").message).toBe("body: must be an object; got a list of 1.");
   });
 
   it("quotes names that are no words, and cuts long values", () => {
@@ -79,7 +79,7 @@ describe("what a schema refuses", () => {
       parentSchema: { type: "integer" },
     });
     expect(refusalOf([{ ...at("/labels/a b~1c"), data: "x".repeat(100) }], "body").message).toBe(
-      'labels["a b/c"]: got text of 100 characters; allowed: a whole number.',
+      'labels["a b/c"]: must be a whole number; got text of 100 characters.',
     );
   });
 });

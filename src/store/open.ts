@@ -54,7 +54,7 @@ export async function openStore({
   }
   for (const [path, given] of Object.entries({ schema, connections })) {
     if (given === undefined) continue;
-    throw new ConfigError({ path: `open.${path}`, given, allowed: "no value: it applies to PostgreSQL only" });
+    throw new ConfigError({ path: `open.${path}`, given, allowed: "left out: it applies to PostgreSQL only" });
   }
   return openSqlite({ path: sqlitePath(url), clock, ...rest });
 }

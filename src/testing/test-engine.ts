@@ -161,9 +161,8 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
 function refuse(options: object): void {
   for (const name of ["url", "token", "schema", "connections", "lease"]) {
     if (!Object.hasOwn(options, name)) continue;
-    const allowed =
-      "the options of Perdure.open without those of servers, PostgreSQL and leases: no worker is lost here";
-    throw new ConfigError({ path: `openTestEngine.${name}`, given: Reflect.get(options, name), allowed });
+    const problem = "is for servers, PostgreSQL and leases, which a test engine does not have";
+    throw new ConfigError({ path: `openTestEngine.${name}`, given: Reflect.get(options, name), problem });
   }
   if (!wereTimersFaked()) return;
   const message =

@@ -49,7 +49,7 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
   let commands: ExecExecutor | null = null;
   if (tasks.includes(exec as AnyTask)) {
     if (directories === null) {
-      const allowed = "tasks other than exec: this worker has no directory for commands";
+      const allowed = "a task other than exec: this worker has no directory for commands";
       throw new ConfigError({ path: "work.tasks", given: exec.kind, allowed });
     }
     const access = (job: ClaimedJob) => link.access?.(job) ?? {};

@@ -7,7 +7,7 @@
 import { setMaxListeners } from "node:events";
 import { isPlain } from "../core/check.ts";
 import { NonRetryableError } from "../core/decision/failure.ts";
-import { ConfigError, type ErrorCode, PerdureError } from "../core/errors.ts";
+import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.ts";
 import { checkInput } from "../core/input/submit-check.ts";
 import { isTerminal } from "../core/job/job.ts";
 import {
@@ -84,14 +84,14 @@ export class RunChildren {
     if (!isPlain(options)) throw new ConfigError({ path: "submit", given: options, allowed: "an object of options" });
     const { key, parent } = options as ChildOptions & { parent?: unknown };
     if (parent !== undefined) {
-      throw new ConfigError({ path: "submit.parent", given: parent, allowed: "nothing: this job is the parent" });
+      throw new ConfigError({ path: "submit.parent", given: parent, allowed: "left out: this job is the parent" });
     }
     if (key === undefined) {
       this.#keyless += 1;
       return { ...options, key: `${NUMBERED_KEY}${this.#keyless}` };
     }
     if (typeof key !== "string" || !key.startsWith(NUMBERED_KEY)) return options;
-    const allowed = `keys that do not begin with ${NUMBERED_KEY}, which is reserved for children without a key`;
+    const allowed = `a key that does not start with ${NUMBERED_KEY}, which is reserved for children without a key`;
     throw new ConfigError({ path: "submit.key", given: key, allowed });
   }
 
@@ -134,9 +134,9 @@ function hasEnded(state: ChildState | undefined): state is ChildEnd<unknown> {
 
 function idsOf(children: unknown): string[] {
   if (!Array.isArray(children) || children.length > MAX_WAITS_FOR) {
-    const problem = Array.isArray(children) ? `got ${children.length} children` : "is not a list";
+    const shown = Array.isArray(children) ? `${children.length} children` : show(children);
     const allowed = `a list of at most ${MAX_WAITS_FOR} children as submit() returns them`;
-    throw new ConfigError({ path: "waitFor", given: children, allowed, problem });
+    throw new ConfigError({ path: "waitFor", given: children, allowed, shown });
   }
   return children.map((child: unknown, i) => {
     const { id } = (child ?? {}) as { id?: unknown };

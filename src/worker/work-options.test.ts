@@ -57,7 +57,7 @@ describe("the tasks of a worker", () => {
   it("are a list of tasks, each kind once", () => {
     const [a, b] = [task("a", () => 1), task("b", () => 1)];
     expect(kindsOf([a, b])).toEqual(["a", "b"]);
-    expect(() => kindsOf([a, b, task("a", () => 2)])).toThrow(/each kind once/);
+    expect(() => kindsOf([a, b, task("a", () => 2)])).toThrow(/has the kind "a" twice/);
     expect(() => kindsOf([])).toThrow(/a list of tasks/);
     expect(() => kindsOf([{ kind: "a" }] as never)).toThrow(/a list of tasks/);
   });

@@ -2,7 +2,7 @@
 import { availableParallelism, totalmem } from "node:os";
 import { asBoolean, asInteger, asList, asObject, asText, checkOptions } from "../core/check.ts";
 import { toMs } from "../core/duration.ts";
-import { ConfigError } from "../core/errors.ts";
+import { ConfigError, show } from "../core/errors.ts";
 import {
   capacityLabels,
   RESOURCE_PREFIX,
@@ -68,8 +68,8 @@ function checkedLabels(labels: Readonly<Record<string, string>>): Record<string,
   for (const [prefix, option] of Object.entries(RESERVED)) {
     const reserved = entries.find(([name]) => name.startsWith(prefix));
     if (reserved === undefined) continue;
-    const allowed = `names that do not begin with ${prefix}; use the option ${option}`;
-    throw new ConfigError({ path: "work.labels", given: reserved[0], allowed });
+    const problem = `${show(reserved[0])} is reserved`;
+    throw new ConfigError({ path: "work.labels", given: reserved[0], problem, fix: `use the option ${option}` });
   }
   return Object.fromEntries(entries.map(([name, value]) => [name, asText(value, `work.labels.${name}`, 200)]));
 }
@@ -87,6 +87,7 @@ export function kindsOf(tasks: readonly AnyTask[]): string[] {
   }
   const kinds = tasks.map((task) => task.kind);
   const twice = kinds.find((kind, i) => kinds.indexOf(kind) !== i);
-  if (twice !== undefined) throw new ConfigError({ path: "work.tasks", given: twice, allowed: "each kind once" });
+  if (twice !== undefined)
+    throw new ConfigError({ path: "work.tasks", given: twice, problem: `has the kind ${show(twice)} twice` });
   return kinds;
 }

@@ -236,14 +236,16 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
       [["--role", "wirter", "-f", rolesIn(where)], /no ClusterAgentRole "wirter".*Did you mean "writer"\?/],
       [
         ["--role", "writer"],
-        /no ClusterAgentRole "writer"; allowed: a role of a file .* or of the setting agent\.roles/,
+        /no ClusterAgentRole "writer"; expected a role of a file .* or of the setting agent\.roles/,
       ],
       [["-f", rolesIn(where)], /--file requires --role/],
     ] as const) {
       expect(await ask("resubmit", "my-task", ...argv)).toMatchObject({ code: 2, stderr: expect.stringMatching(line) });
     }
     await library.submit("plain", null, { key: "opal:plain-1" });
-    expect((await ask("resubmit", "plain-1", "--role", "writer", "-f", rolesIn(where))).stderr).toContain("only a job");
+    expect((await ask("resubmit", "plain-1", "--role", "writer", "-f", rolesIn(where))).stderr).toContain(
+      "must be a job of kind exec",
+    );
     expect(await jobsOf(where)).toHaveLength(count + 1);
   });
 

@@ -154,7 +154,7 @@ describe("apply", () => {
     "apiVersion: core.hortator.ai/v1alpha1\nkind: AgentTask\nmetadata: { name: t }\nspec:\n  command: [ls]\n";
   it.each([
     ["  rety: {}", /task\.yaml:6:3: .*unknown field "rety".*Did you mean "retry"/],
-    ["  retry: { maxAttempts: -1 }", /task\.yaml:6:\d+: spec\.retry\.maxAttempts: got -1/],
+    ["  retry: { maxAttempts: -1 }", /task\.yaml:6:\d+: spec\.retry\.maxAttempts: must be .*; got -1/],
     ["  retry: { backoffSeconds: 1e99 }", /task\.yaml:6:\d+: spec\.retry\.backoffSeconds/],
     ["  tier: legionnaire", /task\.yaml:6:\d+: spec\.tier/],
     ["  env: [{ name: A, valueFrom: {} }]", /task\.yaml:6:\d+: spec\.env\[0\]\.valueFrom/],

@@ -124,7 +124,7 @@ describe.each(KINDS)("apply to %s", (kind) => {
     writeFileSync(join(dir, "bad.yaml"), `${SAMPLES.noetl}---\n${SAMPLES.fluster}extra: 1\n`);
     const { code, stdout, stderr } = await ask("apply", "-f", "own.yaml", "-f", "bad.yaml");
     expect([code, stdout]).toEqual([2, ""]);
-    expect(stderr).toMatch(/^perdure apply: bad\.yaml:20:1: extra: unknown field "extra"; allowed: name, /);
+    expect(stderr).toMatch(/^perdure apply: bad\.yaml:20:1: extra: unknown field "extra"; known fields: name, /);
     expect((await library.jobs()).jobs).toEqual([]);
   });
 
@@ -194,7 +194,7 @@ describe("apply", () => {
     const { code, stderr } = await ask("apply", "-f", "job.yaml");
     expect(code).toBe(2);
     expect(stderr).toContain(
-      "job.yaml:1:1: prompt: no engine is configured to run it; allowed: an engine in the settings",
+      "job.yaml:1:1: prompt: no engine is configured to run it; expected an engine in the settings",
     );
     expect((await server?.call("GET", "/v1/dialects"))?.body).toEqual(DIALECT_DEFAULTS);
     expect(await library.dialectSettings()).toEqual(DIALECT_DEFAULTS);
@@ -222,7 +222,9 @@ describe("apply", () => {
       expect(stderr).toContain("it is not beside the file that names it");
     }
     writeFileSync(join(dir, "in", "job.yaml"), "prompt: x\ninput_file: nowhere.txt\n");
-    expect((await ask("apply", "-f", "in/job.yaml")).stderr).toContain("in/job.yaml:2:1: input_file: got");
+    expect((await ask("apply", "-f", "in/job.yaml")).stderr).toContain(
+      "in/job.yaml:2:1: input_file: must be a file in the folder of this one; got",
+    );
   });
 
   it("tells a mistake in a pack in the pack's own file", async () => {
@@ -232,7 +234,7 @@ describe("apply", () => {
     writeFileSync(join(dir, "p", "actions", "fetch.yaml"), SAMPLES.attune);
     const { code, stderr } = await ask("apply", "-f", "p/actions/fetch.yaml", "-p", "url=x");
     expect(code).toBe(2);
-    expect(stderr).toMatch(/^perdure apply: p\/pack\.yaml:3:3: retry\.base_backoff_secs: got -1;/);
+    expect(stderr).toMatch(/^perdure apply: p\/pack\.yaml:3:3: retry\.base_backoff_secs: must be .*; got -1\./);
   });
 });
 
@@ -248,13 +250,13 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   [`prompt: ${"x".repeat(1_100_000)}\n`, "over 1048576 bytes"],
   [
     `step: a\ntype: python\ncode: "${"x".repeat(900_000)}"\n`,
-    "job.yaml:1:1: too much input; allowed: at most 1048576 bytes",
+    "job.yaml:1:1: too much input; expected at most 1048576 bytes",
   ],
   ["---\n".repeat(3_000), "more than 1000 documents"],
   // Unknown fields, with the nearest.
   [
     `${SAMPLES.opal}metadate: 1\n`,
-    'metadate: unknown field "metadate"; allowed: prompt, metadata, job_id, input_file, retry, env. Did you mean "metadata"?',
+    'metadate: unknown field "metadate"; known fields: prompt, metadata, job_id, input_file, retry, env. Did you mean "metadata"?',
   ],
   [
     SAMPLES.fluster.replace("max_retries_failure", "max_retry_failure"),
@@ -274,32 +276,53 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   ],
   [OWN.replace("maxAttempts", "maxAttemps"), /^job\.yaml:2:\d+: retry\.maxAttemps: .*Did you mean "maxAttempts"\?/],
   // Wrong types.
-  [SAMPLES.opal.replace("Draw a fox", "[1]"), "job.yaml:1:1: prompt: got [1]"],
-  [SAMPLES.fluster.replace("cpu: 1", "cpu: lots"), /^job\.yaml:4:\d+: resources\.cpu: got "lots"/],
-  [SAMPLES.fluster.replace("ports: [http]", "ports: 8080"), "job.yaml:5:1: ports: got 8080"],
-  [SAMPLES.noetl.replace("max_attempts: 5", "max_attempts: many"), 'job.yaml:6:3: retry.max_attempts: got "many"'],
-  [SAMPLES.attune.replace("max_retries: 3", "max_retries: [3]"), "job.yaml:5:1: max_retries: got [3]"],
-  [SAMPLES["agent-task"].replace("prompt: Write the tests", "prompt: { a: 1 }"), /^job\.yaml:5:3: spec\.prompt: got/],
+  [SAMPLES.opal.replace("Draw a fox", "[1]"), /job\.yaml:1:1: prompt: must be .*; got \[1\]/],
+  [SAMPLES.fluster.replace("cpu: 1", "cpu: lots"), /^job\.yaml:4:\d+: resources\.cpu: must be .*; got "lots"/],
+  [SAMPLES.fluster.replace("ports: [http]", "ports: 8080"), /job\.yaml:5:1: ports: must be .*; got 8080/],
+  [
+    SAMPLES.noetl.replace("max_attempts: 5", "max_attempts: many"),
+    /job\.yaml:6:3: retry\.max_attempts: must be .*; got "many"/,
+  ],
+  [SAMPLES.attune.replace("max_retries: 3", "max_retries: [3]"), /job\.yaml:5:1: max_retries: must be .*; got \[3\]/],
+  [
+    SAMPLES["agent-task"].replace("prompt: Write the tests", "prompt: { a: 1 }"),
+    /^job\.yaml:5:3: spec\.prompt: must be .*; got/,
+  ],
   // Negative and absurd numbers.
-  [SAMPLES.opal.replace("RETRIES: 3", "RETRIES: -3"), /^job\.yaml:4:\d+: env\.OPAL_MAX_RETRIES: got/],
-  [SAMPLES.fluster.replace("failure: 3", "failure: -1"), /^job\.yaml:7:\d+: retry\.max_retries_failure: got -1/],
+  [SAMPLES.opal.replace("RETRIES: 3", "RETRIES: -3"), /^job\.yaml:4:\d+: env\.OPAL_MAX_RETRIES: must be .*; got/],
+  [
+    SAMPLES.fluster.replace("failure: 3", "failure: -1"),
+    /^job\.yaml:7:\d+: retry\.max_retries_failure: must be .*; got -1/,
+  ],
   [
     SAMPLES.fluster.replace("failure: 3", "failure: 1e300"),
-    /^job\.yaml:7:\d+: retry\.max_retries_failure: got 1e\+300/,
+    /^job\.yaml:7:\d+: retry\.max_retries_failure: must be .*; got 1e\+300/,
   ],
-  [SAMPLES.fluster.replace("memory: 512m", "memory: 999999999999t"), /^job\.yaml:4:\d+: resources\.memory: got/],
-  [SAMPLES.fluster.replace("seconds: 60", "seconds: 1e99"), /^job\.yaml:6:1: scheduling_timeout_seconds: got/],
-  [SAMPLES.noetl.replace("max_attempts: 5", "max_attempts: 0"), "job.yaml:6:3: retry.max_attempts: got 0"],
-  [SAMPLES.noetl.replace("max_delay: 60", "max_delay: -60"), "job.yaml:9:3: retry.max_delay: got -60"],
-  [SAMPLES.attune.replace("max_retries: 3", "max_retries: 101"), "job.yaml:5:1: max_retries: got 101"],
-  [SAMPLES.attune.replace("timeout_seconds: 30", "timeout_seconds: -1"), "job.yaml:4:1: timeout_seconds: got -1"],
+  [
+    SAMPLES.fluster.replace("memory: 512m", "memory: 999999999999t"),
+    /^job\.yaml:4:\d+: resources\.memory: must be .*; got/,
+  ],
+  [
+    SAMPLES.fluster.replace("seconds: 60", "seconds: 1e99"),
+    /^job\.yaml:6:1: scheduling_timeout_seconds: must be .*; got/,
+  ],
+  [
+    SAMPLES.noetl.replace("max_attempts: 5", "max_attempts: 0"),
+    /job\.yaml:6:3: retry\.max_attempts: must be .*; got 0/,
+  ],
+  [SAMPLES.noetl.replace("max_delay: 60", "max_delay: -60"), /job\.yaml:9:3: retry\.max_delay: must be .*; got -60/],
+  [SAMPLES.attune.replace("max_retries: 3", "max_retries: 101"), /job\.yaml:5:1: max_retries: must be .*; got 101/],
+  [
+    SAMPLES.attune.replace("timeout_seconds: 30", "timeout_seconds: -1"),
+    /job\.yaml:4:1: timeout_seconds: must be .*; got -1/,
+  ],
   [
     SAMPLES["agent-task"].replace("maxAttempts: 3", "maxAttempts: -1"),
-    /^job\.yaml:8:\d+: spec\.retry\.maxAttempts: got -1/,
+    /^job\.yaml:8:\d+: spec\.retry\.maxAttempts: must be .*; got -1/,
   ],
   [
     SAMPLES["agent-task"].replace("maxCostUsd: 1.5", "maxCostUsd: -1"),
-    /^job\.yaml:9:\d+: spec\.budget\.maxCostUsd: got -1/,
+    /^job\.yaml:9:\d+: spec\.budget\.maxCostUsd: must be .*; got -1/,
   ],
   // A bad expression, with its position in it.
   [SAMPLES.noetl.replace(">= 500 }}", ">= }}"), /^job\.yaml:11:3: retry\.retry_when: .*\d/],
@@ -311,10 +334,10 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   ["", "job.yaml:1:1: the file is empty"],
   ["# later\n", "job.yaml:1:1: the file is empty"],
   // A number where a text is wanted.
-  ["argv: [ls]\nenv: { A: 1 }\n", /^job\.yaml:2:\d+: env\.A: got 1; .*Write "1" for the text/],
+  ["argv: [ls]\nenv: { A: 1 }\n", /^job\.yaml:2:\d+: env\.A: must be .*; got 1\. .*Write "1" for the text/],
   [
     SAMPLES.fluster.replace(/environment:.*\n/, "environment: { env_vars: { A: true } }\n"),
-    /^job\.yaml:\d+:\d+: environment\.env_vars\.A: got true; .*Write "true" for the text/,
+    /^job\.yaml:\d+:\d+: environment\.env_vars\.A: must be .*; got true\. .*Write "true" for the text/,
   ],
 ];
 

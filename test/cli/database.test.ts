@@ -126,7 +126,7 @@ it.each([
 
 it.each([
   [["--db", ":memory:"], /^perdure ps: --db: a database in memory belongs to one process/],
-  [["--db", "mysql://u:geheim-1234@h/x"], /^perdure ps: --db: got "mysql:…"/],
+  [["--db", "mysql://u:geheim-1234@h/x"], /^perdure ps: --db: must be .*; got "mysql:…"/],
   [["--db", "."], /is a directory; pass it as --data/],
   [["--db", "host=db password=geheim-1234"], /^perdure ps: --db: /],
   [["--db", "x.db", "--server", "http://localhost:1"], /^perdure ps: --db and --server cannot be used together$/m],

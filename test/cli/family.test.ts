@@ -165,8 +165,8 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect(job.annotations).toEqual({ owner: "Ada Ł" });
     expect(job.labels).toEqual({ "resource/cpu": "1500", "resource/memory": String(2 ** 31) });
     for (const [argv, said] of [
-      [["--cpu", "many"], /^perdure submit: --cpu: got "many"/],
-      [["--memory", "2 gigs"], /^perdure submit: --memory: got "2 gigs"/],
+      [["--cpu", "many"], /^perdure submit: --cpu: must be .*; got "many"/],
+      [["--memory", "2 gigs"], /^perdure submit: --memory: must be .*; got "2 gigs"/],
       [["--label", "resource/cpu=1"], /resource\//],
       [["--annotation", "owner"], /--annotation: got "owner"; write NAME=VALUE/],
       [["--parent", "job_01m7gekg9zevv9a6xvvwmt1v8g"], /cannot have children|no job/],

@@ -36,29 +36,29 @@ describe("a mistake in a file of another system", () => {
     ["prompt: /etc/passwd\ninput_file: /etc/passwd\n", 'b.yaml: "/etc/passwd": it is not beside'],
     [
       "name: a\nentrypoint: [a]\nports: []\nparent_job_id: job_x\n",
-      'b.yaml:4:1: parent_job_id: got "job_x"; allowed: the id of a job, in full',
+      'b.yaml:4:1: parent_job_id: must be the id of a job, in full: job_ and 26 characters; got "job_x"',
     ],
-    ["entrypoint: [a]\nports: []\n", "b.yaml:1:1: name: it is missing; allowed: text of"],
-    ["kind: AgentTask\nspec: { prompt: p }\n", "b.yaml:1:1: apiVersion: it is missing; allowed: a group and a version"],
+    ["entrypoint: [a]\nports: []\n", "b.yaml:1:1: name: is missing; must be text of"],
+    ["kind: AgentTask\nspec: { prompt: p }\n", "b.yaml:1:1: apiVersion: is missing; must be a group and a version"],
     [
       "apiVersion: core.hortator.ai/v1alpha1\nkind: AgentTask\nspec: { prompt: p }\n",
-      "b.yaml:1:1: metadata: it is missing",
+      "b.yaml:1:1: metadata: is missing",
     ],
     [
       "name: a\nruntime: pyhton\nentrypoint: b.yaml\n",
-      'b.yaml:2:1: runtime: got "pyhton"; allowed: python, shell, node (also called nodejs). Did you mean "python"?',
+      'b.yaml:2:1: runtime: must be python, shell, node (also called nodejs); got "pyhton". Did you mean "python"?',
     ],
     [
       "name: a\nentrypoint: [a]\nresources: { memory: 999999999t }\n",
-      'b.yaml:3:14: resources.memory: got "999999999t"; allowed: bytes, or text such as "512m" or "2g"; at most 1024t.',
+      'b.yaml:3:14: resources.memory: must be bytes, or text such as "512m" or "2g", at most 1024t; got "999999999t".',
     ],
     [
       "argv: [a]\nretry: true\n",
-      "b.yaml:2:1: retry: true does not say how many runs; allowed: a number of runs such as 5",
+      "b.yaml:2:1: retry: true does not set the number of attempts; expected a number of attempts such as 5",
     ],
     [
       "name: a\nruntime: shell\nentrypoint: actions/a.sh\n",
-      'b.yaml:3:1: entrypoint: there is no file "actions/a.sh"; allowed: a file beside the action, or below it; a path from ' +
+      'b.yaml:3:1: entrypoint: there is no file "actions/a.sh"; expected a file beside the action, or below it; a path from ' +
         "the folder of its pack needs a pack.yaml there, with a line such as ref: mypack.",
     ],
   ])("has its place: %j", async (text, message) => {
@@ -171,8 +171,8 @@ describe("a note", () => {
     expect(await says(argv, { "retry.yaml": "retry: true\n" })).toMatchObject({
       code: 2,
       stderr:
-        "perdure simulate: retry.yaml:1:1: retry: true does not say how many runs; allowed: a number of runs such as 5, false " +
-        "for one run, or an object with a policy, such as { maxAttempts: 5 }. It can be read with --dialect noetl\n",
+        "perdure simulate: retry.yaml:1:1: retry: true does not set the number of attempts; expected a number of attempts such as 5, false " +
+        "for one attempt, or an object with a policy, such as { maxAttempts: 5 }. It can be read with --dialect noetl\n",
     });
   });
 });
@@ -217,7 +217,7 @@ describe("a word of the command line", () => {
   it.each<[string[], string]>([
     [["apply", "-f", "b.yaml", "--dialect", "flustr"], '--dialect: got "flustr"; give one of perdure, opal, fluster'],
     [["apply", "-f", "b.yaml", "--dialect", "flustr"], '. Did you mean "fluster"?\n'],
-    [["get", UNKNOWN, "-o", "yml"], '--output: got "yml"; allowed: json, yaml, perdure, opal, '],
+    [["get", UNKNOWN, "-o", "yml"], "--output: must be one of json, yaml, perdure, opal, "],
     [["get", UNKNOWN, "-o", "agent-tsk,yaml"], '. Did you mean "agent-task"?\n'],
     [["get", UNKNOWN, "-o", "agent-task,yml"], 'the format after the comma is "yml"; allowed: json, yaml\n'],
     [["get", UNKNOWN, "-o", "yaml,agent-task"], 'is "agent-task"; write agent-task,yaml\n'],

@@ -74,7 +74,10 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
     [["mypack.broken"], /packs\/mypack\/actions\/broken.yaml:2:1: /],
     [["other.x"], /packs\/other\/pack.yaml:2:1: /],
     [["mypack.external_api_call"], /api-call.yaml:7:3: parameters.url: the parameter "url" is required/],
-    [["mypack.external_api_call", "-p", "url=u", "-p", "tries=x"], /api-call.yaml:8:3: parameters.tries: got "x"/],
+    [
+      ["mypack.external_api_call", "-p", "url=u", "-p", "tries=x"],
+      /api-call.yaml:8:3: parameters.tries: must be .*; got "x"/,
+    ],
     [[".x", "-p", "url=u"], /there is no pack ""/],
     [["../x.external_api_call", "-p", "url=u"], /there is no pack ""/],
     [["mypack.external_api_call", "-p", "ulr=u"], /api-call.yaml:6:1: .*unknown parameter "ulr".*Did you mean "url"/],
@@ -128,7 +131,7 @@ describe("submit an action", () => {
     const { code, stderr } = await submit(cwd, "p.go");
     expect(code).toBe(2);
     expect(stderr).toBe(
-      "perdure submit: packs/p/pack.yaml:3:3: retry.jitter_factor: got 2; allowed: a number, at least 0 and below 1.\n",
+      "perdure submit: packs/p/pack.yaml:3:3: retry.jitter_factor: must be a number from 0 to below 1; got 2.\n",
     );
   });
 
@@ -288,7 +291,7 @@ describe("perdure apply of an action file", () => {
     const refused = {
       code: 2,
       stdout: "",
-      stderr: expect.stringContaining("packs/p/pack.yaml:1:1: name: it is missing"),
+      stderr: expect.stringContaining("packs/p/pack.yaml:1:1: name: is missing"),
     };
     expect(await ask("submit", "p.go")).toMatchObject(refused);
     expect(await ask("apply", "-f", "packs/p/actions/go.yaml")).toMatchObject(refused);

@@ -113,7 +113,7 @@ describe("ps", () => {
   });
 
   it.each([
-    [["--state", "runing"], 'perdure ps: --state: got "runing"; allowed: '],
+    [["--state", "runing"], 'perdure ps: --state: must be one of "queued"'],
     [["--limit", "0"], 'perdure ps: --limit: got "0"; must be a whole number from 1 to 1000'],
     [["--limit", "x"], 'perdure ps: --limit: got "x"'],
     [["--all", "--limit", "3"], "perdure ps: --all and --limit cannot be used together"],

@@ -12,7 +12,7 @@ const NO_COMMAND: readonly Mistake[] = [
   [["run"], /^perdure run: no command. Usage: perdure run \[OPTIONS\] -- COMMAND/],
   [["run", "--"], /: no command\. /],
   [["run", "--max-attempts", "3", "--"], /: no command\. /],
-  [["run", "--", ""], /: COMMAND: got ""/],
+  [["run", "--", ""], /: COMMAND: must be .*; got ""/],
 ];
 
 /** The options before `-- true`, and what is said of them. */
@@ -33,11 +33,11 @@ const OPTIONS: readonly Mistake[] = [
   [["--backoff=-1s"], /: --backoff: got "-1s"/],
   [["--backoff="], /: --backoff: got ""/],
   [["--backoff-max", "5 years"], /: --backoff-max: got "5 years"/],
-  [["--backoff-max", "4000d"], /: --backoff-max: got "4000d"/],
-  [["--backoff-factor", "0"], /: --backoff-factor: got "?0"?;/],
+  [["--backoff-max", "4000d"], /: --backoff-max: must be .*; got "4000d"/],
+  [["--backoff-factor", "0"], /: --backoff-factor: must be .*; got "?0"?\./],
   [["--backoff-factor", "fast"], /: --backoff-factor: got "fast"/],
   [["--backoff-factor", "1e3"], /: --backoff-factor: got "1e3"/],
-  [["--jitter", "1"], /: --jitter: got "?1"?;.*below 1/],
+  [["--jitter", "1"], /: --jitter: must be .*below 1.*; got 1/],
   [["--jitter", "much"], /: --jitter: got "much";(?!.*1\.5)/],
   [["--retry-on", "abc"], /: --retry-on: got "abc"; give exit codes/],
   [["--retry-on", "1,,2"], /: --retry-on: got ""/],
@@ -48,7 +48,7 @@ const OPTIONS: readonly Mistake[] = [
   [["--retry-when", "{{ exit_code == }}"], /: --retry-when: .*at character 17/],
   [["--retry-when", ""], /: --retry-when: /],
   [["--stop-when", "{{ attempts > 2 }}"], /: --stop-when: unknown name "attempts" at character 4/],
-  [["--preset", "nope"], /: --preset: got "nope"; .*"?default"?, /],
+  [["--preset", "nope"], /: --preset: must be .*"?default"?, .*; got "nope"/],
   [["--timeout", "abc"], /: --timeout: got "abc"/],
   [["--timeout", "30"], /: --timeout: got "30";(?!.*a number of milliseconds)/],
   [["--timeout", "0s"], /: --timeout: got "?0s?"?; /],

@@ -358,7 +358,7 @@ describe("what is played", () => {
   });
 
   it.each([
-    [["--outcomes", "fial"], /--outcomes: got "fial"; .* Did you mean "fail"\?/],
+    [["--outcomes", "fial"], /--outcomes: must be .*; got "fial"\. Did you mean "fail"\?/],
     [["--outcomes", "exit:300"], /exit:EXITCODE/],
     [["--failure-rate", "1.1"], /--failure-rate: got "1.1"; give a number from 0 to 1/],
     [["--failure-rate", "x"], /--failure-rate: /],
@@ -371,7 +371,7 @@ describe("what is played", () => {
     [["--takes", "5"], /--takes: got "5"; give a time with its unit/],
     [["--cost", "x"], /--cost: got "x"/],
     [["--jitter", "1"], /--jitter: got 1; give a number from 0 to below 1/],
-    [["--preset", "opla"], /--preset: got "opla"; .* Did you mean "opal"\?/],
+    [["--preset", "opla"], /--preset: must be .*; got "opla"\. Did you mean "opal"\?/],
     [["--max-attempts", "0"], /--max-attempts/],
     [["-f", TASK, "--takes", "6m"], /--takes: 6 min is longer than the job's timeout of 5 min/],
     [["extra"], /unexpected argument "extra"/],

@@ -88,7 +88,7 @@ describe("a token", () => {
     [["token", "creat", "x"], 2, /subcommand: got "creat"; must be one of .*Did you mean "create"\?/],
     [["token", "create", "--scope", "read"], 2, /which name\?/],
     [["token", "create", "x"], 2, /pass --scope: one or more of read, submit, work, admin/],
-    [["token", "create", "x", "--scope", "reed"], 2, /--scope: got "reed".*read/],
+    [["token", "create", "x", "--scope", "reed"], 2, /--scope: must be one of .*read.*; got "reed"/],
     [["token", "create", "x\u0007", "--scope", "read"], 2, /NAME: got .*must be 1 to 200 characters/],
     [["token", "create", "x", "y", "--scope", "read"], 2, /unexpected argument "y"/],
     [["token", "create", "x", "-s", "read", "--expires", "30"], 2, /--expires: got "30"; give a time with its unit/],

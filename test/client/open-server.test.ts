@@ -103,7 +103,7 @@ describe("opening", () => {
       else process.env.PERDURE_TOKEN = before;
     });
     delete process.env.PERDURE_TOKEN;
-    await expect(Perdure.open(server.url)).rejects.toThrow(/^open\.token: missing; allowed: .* PERDURE_TOKEN/);
+    await expect(Perdure.open(server.url)).rejects.toThrow(/^open\.token: is missing; pass .* PERDURE_TOKEN/);
     process.env.PERDURE_TOKEN = server.admin;
     await using perdure = await Perdure.open(server.url);
     expect((await perdure.queues()).length).toBeGreaterThanOrEqual(0);

@@ -322,11 +322,9 @@ describe.each(STORES)("Attune on %s", (store) => {
         [null, "queue timeout", "queue_timeout"],
         [null, null, "manual_retry"],
       ]);
-      expect(text).toContain('because retryOn "heartbeat ... stale" matched "exit code 1: Worker heartbeat is stale";');
-      expect(text).toContain('because retryOn "connection refused" matched "connect: Connection refused";');
-      expect(text).toContain(
-        'because noRetryOn "permission denied" matched "exit code 1: Permission denied: /etc/shadow";',
-      );
+      expect(text).toContain('retry: retryOn "heartbeat ... stale" matched "exit code 1: Worker heartbeat is stale".');
+      expect(text).toContain('retry: retryOn "connection refused" matched "connect: Connection refused".');
+      expect(text).toContain(': noRetryOn "permission denied" matched "exit code 1: Permission denied: /etc/shadow".');
     });
 
     it("an execution that runs too long is retried, within the same budget (A9)", async () => {

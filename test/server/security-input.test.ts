@@ -139,7 +139,7 @@ describe("bodies", () => {
     const deep = await server.call("POST", "/v1/jobs/wait", { body: { jobs } });
     expect(deep.body).toEqual({
       code: "invalid_request",
-      message: "jobs[1].chapter: got 0.5; allowed: a whole number from 1 to 1000000000.",
+      message: "jobs[1].chapter: must be a whole number from 1 to 1000000000; got 0.5.",
       path: "jobs[1].chapter",
     });
     const near = await server.call("POST", "/v1/jobs", { body: { kind: "k", prioritty: 1 } });

@@ -62,7 +62,7 @@ function known(view: string): string {
   const names = [...FORMATS, ...OUTPUT_VIEWS];
   const near = nearest(view, names);
   const hint = near === null ? "" : `. Did you mean ${show(near)}?`;
-  throw usageError(`--output: got ${show(view)}; allowed: ${names.join(", ")}${hint}`);
+  throw usageError(`--output: must be one of ${names.join(", ")}; got ${show(view)}${hint}`);
 }
 
 // All that a dialect's view may tell of.

@@ -80,36 +80,66 @@ retry:
   it.each([
     ["", "job.yaml:1:1: the file is empty; give one job"],
     ["- a", "job.yaml:1:1: got a list; give one job"],
-    ["queue: a", "job.yaml:1:1: kind: it is missing; allowed: kind, such as exec"],
+    [
+      "queue: a",
+      "job.yaml:1:1: kind: it is missing; expected kind, such as exec, http or one of your own, or argv with a command.",
+    ],
     ["kind: a\nprioritty: 1", 'job.yaml:2:1: prioritty: unknown field "prioritty"'],
     ["kind: a\nprioritty: 1", 'Did you mean "priority"?'],
     ["agrv: [a]", 'Did you mean "argv"?'],
     ["kind: a\nenv: {}", 'job.yaml:2:1: env: unknown field "env"'],
     [
       "kind: a\nretry:\n  maxAttempts: 0",
-      "job.yaml:3:3: retry.maxAttempts: got 0; allowed: a whole number, at least 1",
+      "job.yaml:3:3: retry.maxAttempts: must be a whole number from 1 to 1000000; got 0.",
     ],
-    ["kind: a\nretry:\n  rules:\n    - if: {kind: x}\n      then: fail", "job.yaml:4:12: retry.rules[0].if.kind: got"],
+    [
+      "kind: a\nretry:\n  rules:\n    - if: {kind: x}\n      then: fail",
+      'job.yaml:4:12: retry.rules[0].if.kind: must be one of "exit", "signal", "oom", "error", "http", "timeout", "queue_timeout", "result"; got "x".',
+    ],
     ["kind: a\nretry:\n  backof: {}", "job.yaml:3:3: retry.backof: unknown field"],
     ["kind: a\nretry: {retryWhen: '{{ x'}", "job.yaml:2:9: retry.retryWhen"],
     ["kind: a\nretry: {'a b': 1}", 'job.yaml:2:9: retry["a b"]: unknown field'],
-    ["jobs:\n  - kind: a\n  - kind: b\n    timeout: 0s", "job.yaml:4:5: jobs[1].timeout: got"],
-    ["jobs: []", "job.yaml:1:1: jobs: got a list of 0"],
+    [
+      "jobs:\n  - kind: a\n  - kind: b\n    timeout: 0s",
+      'job.yaml:4:5: jobs[1].timeout: must be a duration of at least 1 ms; got "0s".',
+    ],
+    ["jobs: []", "job.yaml:1:1: jobs: must be a list of 1 to 1048576 items; got a list of 0."],
     ["jobs: [{kind: a}]\nqueue: b", "job.yaml:2:1: queue: unknown field"],
-    ["jobs: [5]", "job.yaml:1:8: jobs[0]: got 5; allowed: an object"],
-    ["kind: exec\ninput: {argv: []}", "job.yaml:2:9: input.argv: got a list of 0"],
-    ["argv:\n  - a\n  - 5", "job.yaml:3:5: argv[1]: got 5"],
+    ["jobs: [5]", "job.yaml:1:8: jobs[0]: must be an object; got 5."],
+    ["kind: exec\ninput: {argv: []}", "job.yaml:2:9: input.argv: must be a list of 1 to 10000 items; got a list of 0."],
+    [
+      "argv:\n  - a\n  - 5",
+      'job.yaml:3:5: argv[1]: must be text of at most 131072 characters, without NUL; got 5. Write "5" for the text',
+    ],
     ["argv: [a]\nenv: {PERDURE_X: a}", "job.yaml:2:7: env.PERDURE_X"],
-    ["command: a b", "job.yaml:1:1: command: got"],
-    ["command: a\nargv: [b]", "two commands"],
-    ["kind: http\nargv: [b]", 'job.yaml:1:1: kind: got "http"; allowed: exec, or no kind'],
-    ["kind: http\ninput:\n  url: ftp://x", "job.yaml:3:3: input.url: got an address of ftp:"],
-    ["kind: a\ndelay: 1s\nrunAt: 5", "job.yaml:2:1: delay: got"],
-    ["kind: a\nrunAt: 2026-11-16T09:00:00", "job.yaml:2:1: runAt: got"],
-    ["kind: a\nrunAt: 2026-02-30T09:00:00Z", "job.yaml:2:1: runAt: got"],
-    ["kind: a\nlabels: {gpu: 1}", "job.yaml:2:10: labels.gpu: got 1"],
-    ['kind: a\ntags: ["a\\n"]', "job.yaml:2:8: tags[0]: got"],
-    ["kind: a\nkey:", "job.yaml:2:1: key: got null"],
+    ["command: a b", "job.yaml:1:1: command: requires shell to be true; set it, or use argv."],
+    ["command: a\nargv: [b]", "job.yaml:1:1: argv and command cannot be used together"],
+    [
+      "kind: http\nargv: [b]",
+      'job.yaml:1:1: kind: must be exec, or no kind: argv and command are commands; got "http".',
+    ],
+    [
+      "kind: http\ninput:\n  url: ftp://x",
+      "job.yaml:3:3: input.url: must be an http or https address of at most 8192 characters; got an address of ftp:.",
+    ],
+    ["kind: a\ndelay: 1s\nrunAt: 5", "job.yaml:2:1: delay: cannot be used together with runAt."],
+    [
+      "kind: a\nrunAt: 2026-11-16T09:00:00",
+      "job.yaml:2:1: runAt: must be an instant with its zone, such as 2026-11-16T09:00:00Z",
+    ],
+    [
+      "kind: a\nrunAt: 2026-02-30T09:00:00Z",
+      "job.yaml:2:1: runAt: must be an instant with its zone, such as 2026-11-16T09:00:00Z",
+    ],
+    [
+      "kind: a\nlabels: {gpu: 1}",
+      'job.yaml:2:10: labels.gpu: must be text of 1 to 200 characters, not only spaces, without NUL; got 1. Write "1" for the text',
+    ],
+    ['kind: a\ntags: ["a\\n"]', "job.yaml:2:8: tags[0]: must be text without control characters; got"],
+    [
+      "kind: a\nkey:",
+      "job.yaml:2:1: key: must be text of 1 to 500 characters, not only spaces, without NUL; got null.",
+    ],
     ["kind: a\nkind: b", 'job.yaml:2:1: the key "kind" is there twice'],
     ["__proto__: {kind: a}", "job.yaml:1:1: __proto__: unknown field"],
   ])("is refused with the place of the mistake: %j", (text, message) => {
@@ -193,14 +223,20 @@ describe("resources, annotations, parents and ports", () => {
   });
 
   it.each([
-    ["resources: { cpu: -1 }", "job.yaml:2:14: resources.cpu: got -1"],
-    ["resources: { memory: lots }", "job.yaml:2:14: resources.memory: got"],
+    ["resources: { cpu: -1 }", "job.yaml:2:14: resources.cpu: must be a number from 0 to 100000; got -1."],
+    [
+      "resources: { memory: lots }",
+      'job.yaml:2:14: resources.memory: must be bytes, or text such as "512m" or "2g", at most 1024t; got "lots".',
+    ],
     ["resources: { gpu: 1 }", 'job.yaml:2:14: resources.gpu: unknown field "gpu"'],
-    ["annotations: { a: 1 }", "job.yaml:2:16: annotations.a: got 1; allowed: text"],
-    ["annotations: [a]", "job.yaml:2:1: annotations: got"],
+    [
+      "annotations: { a: 1 }",
+      'job.yaml:2:16: annotations.a: must be text, well-formed and without NUL; got 1. Write "1" for the text',
+    ],
+    ["annotations: [a]", 'job.yaml:2:1: annotations: must be an object; got ["a"].'],
     [`annotations: { a: ${"x".repeat(17_000)} }`, "at most 16384 bytes in all"],
-    ["parent: 7", "job.yaml:2:1: parent: got 7; allowed: the id of a job"],
-    ["labels: { resource/cpu: '1' }", "say it with resources"],
+    ["parent: 7", "job.yaml:2:1: parent: must be the id of a job, at least 4 characters of it, or its name; got 7."],
+    ["labels: { resource/cpu: '1' }", "is reserved; use resources"],
     ["fill: { A: port.http }", "job.yaml:2:9: fill.A: "],
   ])("are refused where they cannot work: %s", (line, message) => {
     expect(refusal(`argv: [a]\n${line}\n`)).toContain(message);

@@ -1,7 +1,7 @@
 /** The options of a job as files and the command line give them, each checked under its own path, as the library takes them. */
 import { asInteger, asList, asObject, asText, type Fields, fieldPath } from "../../core/check.ts";
 import { asSpan, toMs } from "../../core/duration.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { ConfigError, show } from "../../core/errors.ts";
 import { RESOURCE_PREFIX, type ResourcesInput, toResources } from "../../core/input/resources.ts";
 import { MAX_JOB_NAME } from "../../core/job/job-name.ts";
 import { isName } from "../../core/names.ts";
@@ -47,8 +47,8 @@ const CHECKS: OptionChecks = {
 
 export function optionsOf(fields: Fields<string>, path: string): NonNullable<SubmitEntry["options"]> {
   if (fields.delay !== undefined && fields.runAt !== undefined) {
-    const allowed = "either delay or runAt, not both";
-    throw new ConfigError({ path: fieldPath(path, "delay"), given: fields.delay, allowed });
+    const problem = "cannot be used together with runAt";
+    throw new ConfigError({ path: fieldPath(path, "delay"), given: fields.delay, problem });
   }
   const given = OPTION_KEYS.filter((name) => fields[name] !== undefined);
   return Object.fromEntries(given.map((name) => [name, CHECKS[name](fields[name], fieldPath(path, name))]));
@@ -68,8 +68,8 @@ function asLabels(value: unknown, path: string): Record<string, string> {
   const labels: Record<string, string> = Object.create(null);
   for (const [name, text] of entries) {
     if (name.startsWith(RESOURCE_PREFIX)) {
-      const allowed = `names that do not begin with ${RESOURCE_PREFIX}; say it with resources`;
-      throw new ConfigError({ path: fieldPath(path, name), given: name, allowed });
+      const problem = `${show(name)} is reserved`;
+      throw new ConfigError({ path: fieldPath(path, name), given: name, problem, fix: "use resources" });
     }
     labels[asName(name, fieldPath(path, name))] = asName(text, fieldPath(path, name));
   }
@@ -91,7 +91,7 @@ function asAnnotations(value: unknown, path: string): Record<string, string> {
   }
   if (!isOver(JSON.stringify(annotations), LIMITS.annotationBytes)) return annotations;
   const allowed = `at most ${LIMITS.annotationBytes} bytes in all`;
-  throw new ConfigError({ path, given: null, problem: "too much", allowed });
+  throw new ConfigError({ path, given: null, allowed, shown: "more" });
 }
 
 /** Whoever stores it asks for the whole id (`fullId`). */

@@ -188,7 +188,7 @@ export function grantTrouble(more: Partial<Amount>, budgets: readonly BudgetNow[
     }
     const large = limited.find(({ limit }) => (limit[part] as number) > MAX_BUDGET[part]);
     if (large !== undefined) {
-      return `the budget of ${large.jobId} would be ${large.limit[part]} ${UNITS[part]}; allowed: at most ${MAX_BUDGET[part]}`;
+      return `the budget of ${large.jobId} would be ${large.limit[part]} ${UNITS[part]}; the limit is ${MAX_BUDGET[part]}`;
     }
   }
   return null;

@@ -1,29 +1,26 @@
-/** Evaluates a parsed condition in bounded time: values, operators, filters and tests. */
+/** Evaluates a parsed condition in bounded time. Only own data properties of plain objects and items of lists are read, so no
+ *  method or getter of an object runs, and all work counts against a budget. Numbers are doubles, and the length of a text is
+ *  in UTF-16 units. Otherwise as in Python, except that None and missing are equal, that values without an order (None,
+ *  booleans, two types) are neither less nor greater, and that booleans cannot be added. */
 
-// The values of conditions: how they are read, compared and combined. Only own data properties of plain objects and
-// items of lists are read, so no method or getter of an object runs, and all work is charged to a budget. Numbers are
-// doubles and the length of a text is in UTF-16 units. Otherwise as in Python, except that None and missing are
-// equal, that what cannot be ordered (None, booleans, two types) is neither less nor more, and that booleans do not
-// add.
-
-/** What the author of a condition is told when it has no value. */
+/** A condition has no value; the message is for its author. */
 export class EvaluationError extends Error {}
 
-/** What one evaluation may still do, in characters of text. */
+/** The work that is left for an evaluation, in characters of text. */
 interface EvaluationBudget {
   left: number;
 }
 
-/** Nearly four readings of the longest result (1 MiB): 5 to 25 ms at worst, and microseconds for what is usual. */
+/** Enough to read the longest result (1 MiB) almost four times: 5 to 25 ms at worst, and microseconds normally. */
 const MAX_WORK = 4_000_000;
 
-/** An item of a list, or a key, takes about as long as this many characters. */
+/** The cost of an item of a list, or of a key, in characters. */
 const ITEM = 40;
 
-/** V8 searches in linear time only up to about 250: half a million characters in a million took 63 s. */
+/** V8 searches for longer texts in more than linear time: half a million characters in a million took 63 s. */
 const MAX_SEARCHED = 200;
 
-/** Far beyond what JSON from a job nests; the bound is for cycles. */
+/** Only cycles are nested this deep. */
 const MAX_VALUE_DEPTH = 200;
 
 const FORBIDDEN: ReadonlySet<unknown> = new Set(["__proto__", "constructor", "prototype"]);
@@ -35,7 +32,7 @@ function spend(work: EvaluationBudget, amount: number): void {
   if (work.left < 0) throw new EvaluationError("the values are too large for a condition");
 }
 
-/** The value, if it is one that JSON can hold; functions, dates, instances and the like count as missing. */
+/** The value if JSON can hold it; functions, dates and instances count as missing. */
 function plain(value: unknown): unknown {
   if (typeof value === "string" || typeof value === "number" || typeof value === "boolean") return value;
   if (value === null || Array.isArray(value) || isObject(value)) return value;
@@ -45,11 +42,11 @@ function plain(value: unknown): unknown {
 function isObject(value: unknown): value is object {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return false;
   const prototype: unknown = Object.getPrototypeOf(value);
-  // By the shape of its prototype and not by its identity, so that objects of another realm count too.
+  // Not by identity with Object.prototype, so that objects of another realm count too.
   return prototype === null || Object.getPrototypeOf(prototype) === null;
 }
 
-/** `object.key` or `object[key]`. Anything that is not there is missing, never an error. */
+/** `object.key` or `object[key]`; undefined where it does not exist. */
 function member(object: unknown, key: unknown): unknown {
   const whole = Number.isInteger(key);
   if (Array.isArray(object)) {
@@ -59,12 +56,12 @@ function member(object: unknown, key: unknown): unknown {
   return whole || typeof key === "string" ? own(object, key as string | number) : undefined;
 }
 
-/** A copy, made without any method of the list: it may have others than those of its kind. */
+/** A copy, made without the methods of the list, which may be replaced. */
 function itemsOf(list: readonly unknown[]): unknown[] {
   return Array.from({ length: list.length }, (_, i) => own(list, i));
 }
 
-/** Through the descriptor, so that a getter is not run. */
+/** Through the descriptor, so that no getter runs. */
 function own(object: object, key: string | number): unknown {
   return plain(Object.getOwnPropertyDescriptor(object, key)?.value);
 }
@@ -139,9 +136,9 @@ function isIn(item: unknown, container: unknown, work: EvaluationBudget): boolea
   if (typeof container === "object") {
     return typeof item === "string" && !FORBIDDEN.has(item) && Object.hasOwn(container, item);
   }
-  if (typeof container !== "string") throw new EvaluationError(`nothing can be in ${describe(container)}`);
+  if (typeof container !== "string") throw new EvaluationError(`"in" cannot search ${describe(container)}`);
   if (typeof item !== "string" || item.length > container.length) return false;
-  if (item.length > MAX_SEARCHED) throw new EvaluationError(`"in" looks for at most ${MAX_SEARCHED} characters`);
+  if (item.length > MAX_SEARCHED) throw new EvaluationError(`"in" searches for at most ${MAX_SEARCHED} characters`);
   spend(work, container.length);
   return container.includes(item);
 }
@@ -177,13 +174,13 @@ function calculateNumbers(operator: Exclude<Arithmetic, "~">, a: number, b: numb
   }
   if (b === 0) throw new EvaluationError("division by zero");
   if (operator === "/") return a / b;
-  // Towards minus infinity, and with the sign of the divisor, as in Python.
+  // Rounded towards minus infinity, and with the sign of the divisor, as in Python.
   if (operator === "//") return Math.floor(a / b);
   const rest = a % b;
   return rest !== 0 && rest < 0 !== b < 0 ? rest + b : rest;
 }
 
-/** A value as text, for `~` and the filters of texts; None and missing are empty, so that `error | lower` is safe. */
+/** A value as text, for `~` and text filters; None and missing are empty, so that `error | lower` is safe. */
 function textOf(value: unknown): string {
   if (typeof value === "string") return value;
   if (isNone(value)) return "";
@@ -198,13 +195,10 @@ function describe(value: unknown): string {
   return { string: "text", number: "a number", boolean: "true or false" }[typeof value as string] ?? "an object";
 }
 
-// Evaluates the checked tree of a condition, with the filters and tests a condition may use. Knows nothing of the
-// library that parsed it, nor of positions. How values compare and combine is decided in `expression-values.ts`.
-
 type Comparison = "in" | "not in" | "==" | "!=" | "<" | "<=" | ">" | ">=";
 export type BinaryOperator = "and" | "or" | Comparison | Arithmetic;
 
-/** JSON, so a tree can be stored, sent and compared. */
+/** Plain JSON. */
 export type ConditionNode =
   | { readonly kind: "literal"; readonly value: string | number | boolean | null }
   | { readonly kind: "list"; readonly items: readonly ConditionNode[] }
@@ -242,9 +236,9 @@ export const FILTERS: ReadonlyMap<string, Filter> = new Map<string, Filter>([
   ["float", { maxArgs: 1, apply: (value, [fallback = 0]) => toNumber(value) ?? fallback }],
   ["int", { maxArgs: 1, apply: (value, [fallback = 0]) => truncate(toNumber(value)) ?? fallback }],
   ["length", { maxArgs: 0, apply: (value, _, work) => lengthOf(value, work) }],
-  ["lower", { maxArgs: 0, apply: (value, _, work) => chargedText(value, work).toLowerCase() }],
-  ["trim", { maxArgs: 0, apply: (value, _, work) => chargedText(value, work).trim() }],
-  ["upper", { maxArgs: 0, apply: (value, _, work) => chargedText(value, work).toUpperCase() }],
+  ["lower", { maxArgs: 0, apply: (value, _, work) => countedText(value, work).toLowerCase() }],
+  ["trim", { maxArgs: 0, apply: (value, _, work) => countedText(value, work).trim() }],
+  ["upper", { maxArgs: 0, apply: (value, _, work) => countedText(value, work).toUpperCase() }],
 ]);
 
 const isNoneTest: Test = (value) => value === null || value === undefined;
@@ -260,18 +254,18 @@ export const TESTS: ReadonlyMap<string, Test> = new Map<string, Test>([
   ["string", (value) => typeof value === "string"],
 ]);
 
-/** Narrower than `Number`, which also takes `0x10` and the empty text; no double needs more characters to be read. */
+/** Narrower than `Number`, which also accepts `0x10` and the empty text. */
 const NUMBER = /^[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:e[+-]?\d+)?$/i;
 const MAX_NUMBER_LENGTH = 400;
 
 const TRUE_TEXTS: ReadonlySet<string> = new Set(["true", "yes", "1"]);
 
-/** The value of a tree; throws an `EvaluationError` where it has none. */
+/** The value of a tree; throws `EvaluationError` if it has none. */
 export function evaluate(tree: ConditionNode, variables: Variables): unknown {
   return evaluateNode(tree, variables, { left: MAX_WORK });
 }
 
-/** Whether a value makes a condition true. Narrower than truthiness: a list, or 2, is more often a mistake. */
+/** Whether a value makes a condition true. Narrower than truthiness: a list, or 2, is usually a mistake. */
 export function isTrue(value: unknown): boolean {
   if (typeof value !== "string") return value === true || value === 1;
   const text = value.trim();
@@ -304,7 +298,7 @@ function evaluateNode(node: ConditionNode, variables: Variables, work: Evaluatio
 }
 
 function unknownKind(_: never): never {
-  throw new EvaluationError("the condition was not made by parseCondition");
+  throw new EvaluationError("the condition is not from parseCondition");
 }
 
 function binary(
@@ -338,7 +332,7 @@ function binary(
   }
 }
 
-/** As in Jinja: None is a value and stays, unless the second argument asks to replace whatever is falsy. */
+/** As in Jinja: replaces a missing value; with a true second argument, every falsy value. */
 function orDefault(value: unknown, [fallback = "", falsy]: readonly unknown[], work: EvaluationBudget): unknown {
   return value === undefined || (isTruthy(falsy, work) && !isTruthy(value, work)) ? fallback : value;
 }
@@ -356,7 +350,7 @@ function truncate(value: number | null): number | null {
   return value === null ? null : Math.trunc(value);
 }
 
-function chargedText(value: unknown, work: EvaluationBudget): string {
+function countedText(value: unknown, work: EvaluationBudget): string {
   const text = textOf(value);
   spend(work, text.length);
   return text;

@@ -153,7 +153,7 @@ describe("the value of an expression", () => {
     ["'x' in signal", false],
     ["'x' not in None", true],
     ["not 'x' in error", true],
-    ["'x' in 5", "error: nothing can be in a number"],
+    ["'x' in 5", 'error: "in" cannot search a number'],
     // arithmetic
     ["1 + 2 * 3", 7],
     ["(1 + 2) * 3", 9],
@@ -332,12 +332,12 @@ describe("evaluateCondition", () => {
 
   it("survives variables that throw, and trees that are not ours", () => {
     const trap = new Proxy({}, { getOwnPropertyDescriptor: () => expect.unreachable() });
-    const error = "the condition or its variables cannot be read";
+    const error = "the condition or its variables are not readable";
     expect(evaluateCondition("error", trap)).toEqual({ value: false, error });
     expect(evaluateCondition("data.a", { data: trap })).toEqual({ value: false, error });
     expect(evaluateCondition(null as never, {})).toEqual({ value: false, error });
     const forged = { source: "x()", tree: { kind: "call" } } as unknown as Condition;
-    expect(evaluateCondition(forged, {}).error).toBe("the condition was not made by parseCondition");
+    expect(evaluateCondition(forged, {}).error).toBe("the condition is not from parseCondition");
   });
 });
 
@@ -372,10 +372,10 @@ describe("parseCondition", () => {
     ["{{-}}", "   ^", "unexpected end"],
     ["{{--}}", "   ^", "unexpected end"],
     ["{{ }}", "   ^", "unexpected end"],
-    ["{{ error", "        ^", 'the "}}" is missing'],
-    ["  {{ attempt > 2  ", "                ^", 'the "}}" is missing'],
-    ["{{ attempt\n> 2 }", "                ^", 'the "}}" is missing'],
-    ["{{}", "   ^", 'the "}}" is missing'],
+    ["{{ error", "        ^", 'missing "}}"'],
+    ["  {{ attempt > 2  ", "                ^", 'missing "}}"'],
+    ["{{ attempt\n> 2 }", "                ^", 'missing "}}"'],
+    ["{{}", "   ^", 'missing "}}"'],
     ["{{ error == '}}'", "^", '"{{" is not allowed'],
     ["error }}", "      ^", '"}}" is not allowed'],
     ["{{ error }} {{ data }}", "         ^", '"}}" is not allowed'],
@@ -395,15 +395,15 @@ describe("parseCondition", () => {
     ["error @ 1", "      ^", '"@" is not allowed'],
     ["error == '💥' 💥", "              ^", '"💥" is not allowed'],
     ["erreur_é", "       ^", '"é" is not allowed'],
-    ["error == 'x", "         ^", "a text that does not end"],
-    ['error == "x\\"', "         ^", "a text that does not end"],
-    [String.raw`error == 'a\d'`, "           ^", String.raw`"\\d" is not an escape`],
+    ["error == 'x", "         ^", "unterminated text"],
+    ['error == "x\\"', "         ^", "unterminated text"],
+    [String.raw`error == 'a\d'`, "           ^", String.raw`unknown escape "\\d"`],
     ["1e5", " ^", 'unexpected "e5"'],
     ["1_000", " ^", 'unexpected "_000"'],
     ["attempt.", "        ^", "unexpected end"],
     ["attempt > 1.", "            ^", "unexpected end"],
     ["attempt > .5", "          ^", 'unexpected "."'],
-    [`attempt < ${"9".repeat(400)}`, "          ^", "a number that is too large"],
+    [`attempt < ${"9".repeat(400)}`, "          ^", "number too large"],
     ["{'a': 1}", "^", '"{" is not allowed'],
     // calls
     ["range(30000000)", "^", "calls are not allowed"],
@@ -426,8 +426,8 @@ describe("parseCondition", () => {
     ["error|lower('a')", "      ^", "too many arguments for lower"],
     ["1 and (error|int(1, 2))", "             ^", "too many arguments for int"],
     ["error|default(1, 2, 3)", "      ^", "too many arguments for default"],
-    ["error|default('a').b", "^", "a form that is not allowed"],
-    ["1 + error|default('a')[0]", "  ^", "a form that is not allowed"],
+    ["error|default('a').b", "^", "unsupported expression"],
+    ["1 + error|default('a')[0]", "  ^", "unsupported expression"],
     ["error|default(*data)", "              ^", 'unexpected "*"'],
     ["error|default(**data)", "              ^", '"**" is not allowed'],
     ["error|default(data=1)", "                  ^", '"=" is not allowed'],
@@ -514,7 +514,7 @@ describe("parseCondition", () => {
     expect(refusalOf("error|x").allowed).toBe([...FILTERS.keys()].join(", "));
     expect(refusalOf("error is x").allowed).toBe([...TESTS.keys()].join(", "));
     expect(refusalOf("error(1)").allowed).toMatch(/^one Jinja expression of .*, without calls$/);
-    expect(refusalOf(5 as never).message).toBe("condition: got 5; allowed: a condition as text.");
+    expect(refusalOf(5 as never).message).toBe("condition: must be a condition as text; got 5.");
   });
 });
 

@@ -1,14 +1,14 @@
 /** Conditions: Jinja expressions such as `{{ status_code >= 500 or error != None }}`, with or without the braces.
- *  `@huggingface/jinja` parses; its tree is turned into our own, and only what is listed here can be turned.
- *  A condition has no calls, loops or assignments, and always ends soon. Only true, 1, "true", "yes" and "1" are true.
- *  Not promised: to be all of Jinja, or to agree with it where `expression-values.ts` says otherwise. */
+ *  `@huggingface/jinja` parses them; its tree is converted to our own, and other forms are refused. A condition has no calls,
+ *  loops or assignments, and its evaluation is bounded. Only true, 1, "true", "yes" and "1" are true. It is a subset of Jinja,
+ *  with the differences listed in `evaluate.ts`. */
 import { parse } from "@huggingface/jinja";
 import { deepFreeze } from "../check.ts";
 import { ConfigError } from "../errors.ts";
 import { type BinaryOperator, type ConditionNode, EvaluationError, evaluate, FILTERS, isTrue } from "./evaluate.ts";
 import { CONSTANTS, type ConditionPlace, checkTokens, cut, MAX_DEPTH, quote, refusal, type Token } from "./tokens.ts";
 
-/** A condition that was checked. Opaque: made by `parseCondition`, read by `evaluateCondition`.
+/** A checked condition, made by `parseCondition` for `evaluateCondition`.
  *  @example
  *  const condition: Condition = parseCondition("attempt < 3 and status_code == 503"); */
 export interface Condition {
@@ -16,7 +16,7 @@ export interface Condition {
   readonly tree: ConditionNode;
 }
 
-/** The names a condition of a policy may use; one that has no value at the time is None.
+/** The names that a condition of a policy may use; a name without a value is None.
  *  @example
  *  console.log(`a condition may use ${CONDITION_VARIABLES.join(", ")}`); */
 export const CONDITION_VARIABLES = [
@@ -28,7 +28,7 @@ export const CONDITION_VARIABLES = [
   "attempt",
   "job_id",
   "kind",
-  // Earlier names of `job_id` and `kind`. Stored policies have them, so they stay.
+  // Earlier names of `job_id` and `kind`, used by stored policies.
   "execution_id",
   "node_id",
   "exit_code",
@@ -39,7 +39,7 @@ export const CONDITION_VARIABLES = [
 const MAX_LENGTH = 1_000;
 const MAX_NODES = 100;
 
-/** The part of the library's tree that can be turned into ours. Its own types do not resolve under `nodenext`. */
+/** The part of the library's tree that can be converted. Its own types do not resolve under `nodenext`. */
 type JinjaNode =
   | { type: "IntegerLiteral" | "FloatLiteral"; value: number }
   | { type: "StringLiteral"; value: string }
@@ -52,13 +52,13 @@ type JinjaNode =
   | { type: "FilterExpression"; operand: JinjaNode; filter: JinjaNode }
   | { type: "CallExpression"; callee: JinjaNode; args: JinjaNode[] };
 
-/** Its value is the index of its token, see `parseTokens`. */
+/** Its value is the index of its token; see `parseTokens`. */
 interface Identifier {
   type: "Identifier";
   value: string;
 }
 
-/** Checks a condition; throws a `ConfigError` that gives the position of what it refuses.
+/** Parses a condition; throws a `ConfigError` with the position of a mistake.
  *  @example
  *  const condition = parseCondition("status_code in [502, 503]", "retry.retryWhen"); */
 export function parseCondition(
@@ -68,8 +68,8 @@ export function parseCondition(
 ): Condition {
   if (typeof source !== "string") throw new ConfigError({ path, given: source, allowed: "a condition as text" });
   const place = { source, path };
-  if (source.length > MAX_LENGTH) throw refusal(place, `longer than ${MAX_LENGTH} characters`, MAX_LENGTH);
-  if (/^\s*\{\{(?!.*\}\})/s.test(source)) throw refusal(place, 'the "}}" is missing', source.trimEnd().length);
+  if (source.length > MAX_LENGTH) throw refusal(place, `is longer than ${MAX_LENGTH} characters`, MAX_LENGTH);
+  if (/^\s*\{\{(?!.*\}\})/s.test(source)) throw refusal(place, 'missing "}}"', source.trimEnd().length);
   const body = withoutBraces(source);
   const tokens = cut(body, place);
   checkTokens(tokens, names, place);
@@ -78,7 +78,7 @@ export function parseCondition(
   return deepFreeze({ source, tree });
 }
 
-/** Whether a condition holds. Never throws: what cannot be evaluated is false, with the reason in `error`.
+/** Whether a condition is true. Never throws: what cannot be evaluated is false, with the reason in `error`.
  *  @example
  *  evaluateCondition("attempt < 3", { attempt: 2 }); // { value: true, error: null } */
 export function evaluateCondition(
@@ -89,13 +89,13 @@ export function evaluateCondition(
     const { tree } = typeof condition === "string" ? parsedBefore(condition) : condition;
     return { value: isTrue(evaluate(tree, variables)), error: null };
   } catch (error) {
-    // Anything else was thrown by the variables (a Proxy, say), and even its message may be a trap.
+    // Other errors come from the variables, such as a Proxy, and even reading their message may run code.
     const known = error instanceof EvaluationError || error instanceof ConfigError;
-    return { value: false, error: known ? error.message : "the condition or its variables cannot be read" };
+    return { value: false, error: known ? error.message : "the condition or its variables are not readable" };
   }
 }
 
-/** Policies give their conditions as text, and the same few come with every job: parsing costs 25 evaluations. */
+/** Policies have conditions as text, mostly the same few; parsing costs as much as 25 evaluations. */
 const parsed = new Map<string, Condition>();
 const MAX_PARSED = 500;
 
@@ -109,36 +109,36 @@ function parsedBefore(source: string): Condition {
   return condition;
 }
 
-/** The expression between the braces, at the positions it has in the source. Any other braces are refused later. */
+/** The expression between the braces, at its position in the source. Other braces are refused later. */
 function withoutBraces(source: string): string {
   const trimmed = source.trim();
   if (trimmed.length < 4 || !trimmed.startsWith("{{") || !trimmed.endsWith("}}")) return source;
   let start = source.indexOf("{{") + 2;
   let end = source.lastIndexOf("}}");
-  // `{{-` and `-}}` trim the text around an expression; here there is none.
+  // `{{-` and `-}}` would trim the text around an expression.
   if (source[start] === "-") start += 1;
   if (source[end - 1] === "-" && end > start) end -= 1;
   return " ".repeat(start) + source.slice(start, end);
 }
 
-/** The library's tree. It keeps no positions, so each word is handed over as the index of its token, and the token it
- *  looked at last is where it got stuck. */
+/** The library's tree. It keeps no positions, so each word is passed as the index of its token, and the last token that the
+ *  parser read is the place of an error. */
 function parseTokens(tokens: readonly Token[], end: number, place: ConditionPlace): JinjaNode {
   const reach = { last: 0 };
   const brace = (type: string, at: number): Token => ({ type, value: "", role: "sign", at, negated: false });
   const all = [brace("OpenExpression", 0), ...tokens, brace("CloseExpression", end)];
-  const handed = all.map((token, index) => new HandedToken(token, index, reach));
+  const tracked = all.map((token, index) => new TrackedToken(token, index, reach));
   try {
-    return (parse(handed) as { body: [JinjaNode] }).body[0];
+    return (parse(tracked) as { body: [JinjaNode] }).body[0];
   } catch {
     const { value, at } = all[reach.last] as Token;
     throw refusal(place, reach.last === all.length - 1 ? "unexpected end" : `unexpected ${quote(value)}`, at);
   }
 }
 
-/** A token as the library gets it. A class: objects that are spread and given an accessor each cost ten times as much, and a
- *  policy may have hundreds of tokens. */
-class HandedToken {
+/** A token for the library, which records that it was read. A class costs a tenth of an object with an accessor, and a policy
+ *  may have hundreds of tokens. */
+class TrackedToken {
   readonly value: string;
   readonly role: Token["role"];
   readonly at: number;
@@ -163,7 +163,7 @@ class HandedToken {
   }
 }
 
-/** Each of these becomes a node at least: what has too many is refused before it is parsed. */
+/** Each of these tokens becomes a node, so too many are refused before the parser runs. */
 function checkCount(tokens: readonly Token[], place: ConditionPlace): void {
   let leaves = 0;
   for (const { role, at } of tokens) {
@@ -177,14 +177,14 @@ function treeOf(root: JinjaNode, tokens: readonly Token[], place: ConditionPlace
   let nodes = 0;
   const tokenOf = (word: Identifier) => tokens[Number(word.value)] as Token;
 
-  /** `around` is the position of the nearest node above that has one. */
+  /** `around` is the position of the nearest parent that has one. */
   function convert(node: JinjaNode, depth: number, around: number): ConditionNode {
     const at = node.type === "Identifier" ? tokenOf(node).at : "operator" in node ? node.operator.at : around;
     nodes += 1;
     if (nodes > MAX_NODES) throw refusal(place, `more than ${MAX_NODES} nodes`, at);
     if (depth > MAX_DEPTH) throw refusal(place, `nested deeper than ${MAX_DEPTH}`, at);
     const next = (part: JinjaNode) => convert(part, depth + 1, at);
-    // `a or b or c` is a list to people, not `(a or b) or c`.
+    // `a or b or c` counts as one level, not as `(a or b) or c`.
     const first = (part: JinjaNode, operator: string) =>
       part.type === "BinaryExpression" && part.operator.value === operator ? convert(part, depth, at) : next(part);
     switch (node.type) {
@@ -216,8 +216,8 @@ function treeOf(root: JinjaNode, tokens: readonly Token[], place: ConditionPlace
         return { kind: "filter", filter, operand: next(node.operand), args: called.args.map(next) };
       }
     }
-    // What is left: a member of a filter's arguments (`a | default('b').c`), or what a new version of the library adds.
-    throw refusal(place, "a form that is not allowed", at);
+    // A member of a filter's arguments (`a | default('b').c`), or a form that a new version of the library adds.
+    throw refusal(place, "unsupported expression", at);
   }
   return convert(root, 1, 0);
 }

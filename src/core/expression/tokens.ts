@@ -1,15 +1,12 @@
-/** Checks the tokens of a condition before it is parsed: known names, order, depth and length, with the place of a
- *  mistake. */
+/** Cuts a condition into tokens and checks them before they are parsed: known names, order and depth, with the position of a
+ *  mistake. The library's own lexer is not used: its tokens have no positions, and it removes `{% generation %}` even from
+ *  inside a text. */
 
 import { nearest } from "../check.ts";
 import { ConfigError } from "../errors.ts";
 import { FILTERS, TESTS } from "./evaluate.ts";
 
-// Cuts a condition into tokens that know their position and their role. The library's own lexer is not used: its
-// tokens have no positions, and it removes `{% generation %}` even from inside a text. Refuses characters that no
-// condition contains; whether the tokens make sense in their order is for `expression-check.ts` and the parser.
-
-/** What a token stands for. A word is a keyword only where the grammar could take one: `data.in` is a member. */
+/** What a token means. A word is a keyword only where the grammar allows one: `data.in` is a member. */
 type Role = "name" | "constant" | "member" | "filter" | "test" | "number" | "text" | "keyword" | "sign";
 
 export interface Token {
@@ -20,11 +17,11 @@ export interface Token {
   readonly role: Role;
   /** Index of its first character in the source. */
   readonly at: number;
-  /** For `in`: it was written `not in`. */
+  /** For `in`: written as `not in`. */
   readonly negated: boolean;
 }
 
-/** Where the condition stands, for messages. */
+/** The condition and its path, for messages. */
 export interface ConditionPlace {
   readonly source: string;
   readonly path: string;
@@ -38,8 +35,8 @@ export const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map([
 
 const KEYWORDS: ReadonlySet<string> = new Set(["and", "or", "not", "in", "is", "if", "else"]);
 
-// Every alternative is decided by its first characters, so the time is linear; the last one takes any character.
-// Digits after a dot are an index (`data.0.1`), not the start of a fraction. The groups: text, number, word, sign.
+// Every alternative is decided by its first characters, so the time is linear; the last one matches any character.
+// Digits after a dot are an index (`data.0.1`), not a fraction. Groups: text, number, word, sign.
 const TOKEN =
   /\s+|('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")|((?<=\.)\d+|\d+(?:\.\d+)?)|([A-Za-z_]\w*)|(\{\{|\}\}|\{%|%\}|\{#|#\}|\*\*|\/\/|[<>=!]=|.)/gsu;
 
@@ -56,14 +53,14 @@ const SIGNS: ReadonlyMap<string, string> = new Map([
   ["|", "Pipe"],
 ]);
 
-/** What is meant by the habits of other languages. */
-const MEANT: ReadonlyMap<string, string> = new Map([
+/** Signs of other languages, and those of Jinja. */
+const JINJA_SIGNS: ReadonlyMap<string, string> = new Map([
   ["=", "=="],
   ["&", "and"],
   ["!", "not"],
 ]);
 
-/** The library's set; `\d` and the like are refused there too. */
+/** The escapes of the library, which also refuses others, such as `\d`. */
 const ESCAPES: ReadonlyMap<string, string> = new Map([
   ...["'", '"', "\\"].map((char) => [char, char] as const),
   ["n", "\n"],
@@ -102,7 +99,7 @@ export function cut(body: string, place: ConditionPlace): Token[] {
 function textIn(quoted: string, at: number, place: ConditionPlace): string {
   return quoted.slice(1, -1).replace(/\\(.)/gsu, (pair: string, char: string, offset: number) => {
     const value = ESCAPES.get(char);
-    if (value === undefined) throw refusal(place, `${quote(pair)} is not an escape`, at + 1 + offset);
+    if (value === undefined) throw refusal(place, `unknown escape ${quote(pair)}`, at + 1 + offset);
     return value;
   });
 }
@@ -120,7 +117,7 @@ function roleAfter(previous: Token | undefined, before: Token | undefined): "mem
   return isKeyword(previous, "is") || (isKeyword(previous, "not") && isKeyword(before, "is")) ? "test" : null;
 }
 
-/** Makes one token of `not in`: of two, the parser would make an operator of its own that has no position. */
+/** Joins `not in` to one token: from two, the parser would make an operator without a position. */
 function joinNotIn(tokens: Token[]): void {
   const [not, last] = tokens.slice(-2);
   if (isKeyword(not, "not") && isKeyword(last, "in")) tokens.splice(-2, 2, { ...not, value: "in", negated: true });
@@ -129,8 +126,8 @@ function joinNotIn(tokens: Token[]): void {
 function typeOf(sign: string, at: number, place: ConditionPlace): string {
   const type = SIGNS.get(sign);
   if (type !== undefined) return type;
-  const problem = sign === "'" || sign === '"' ? "a text that does not end" : `${quote(sign)} is not allowed`;
-  throw refusal(place, problem, at, { nearest: MEANT.get(sign) ?? null });
+  const problem = sign === "'" || sign === '"' ? "unterminated text" : `${quote(sign)} is not allowed`;
+  throw refusal(place, problem, at, { nearest: JINJA_SIGNS.get(sign) ?? null });
 }
 
 function isSign(token: Token | undefined, sign: string): boolean {
@@ -151,7 +148,7 @@ export function refusal(
   { source, path }: ConditionPlace,
   problem: string,
   at: number,
-  more: { allowed?: string; nearest?: string | null } = {},
+  more: { allowed?: string; fix?: string; nearest?: string | null } = {},
 ): ConfigError {
   return new ConfigError({
     path,
@@ -162,27 +159,26 @@ export function refusal(
   });
 }
 
-// Refuses what can be seen in the tokens of a condition: calls, unknown names, filters and tests, brackets nested too
-// deep, and orders that the library's parser would quietly misread (`[1 2]`, `data['a' b]`, `a.(b)`, `1 < x < 5`).
-// The rest of the grammar is left to the parser: tokens that pass here may still be no expression.
+// Refuses calls, unknown names, filters and tests, brackets that are nested too deep, and orders that the library's parser
+// would misread without an error (`[1 2]`, `data['a' b]`, `a.(b)`, `1 < x < 5`). The parser checks the other rules.
 
 export const MAX_DEPTH = 20;
 
 export function checkTokens(tokens: readonly Token[], names: readonly string[], place: ConditionPlace): void {
   const known = { name: names, filter: [...FILTERS.keys()], test: [...TESTS.keys()] };
-  // One entry for each open bracket: whether a comparison was already seen in the operand we are in.
+  // For each open bracket: whether the current operand already has a comparison.
   const compared = [false];
   for (const [index, token] of tokens.entries()) {
     checkOrder(token, tokens[index - 1], tokens[index - 2], place);
     checkNesting(token, compared, place);
-    // `range(9)` is a call first, and an unknown name second.
+    // Before the check of names: `range(9)` is reported as a call.
     if (isSign(tokens[index + 1], "(") && endsOperand(token) && token.role !== "filter") {
       throw refusal(place, "calls are not allowed", token.at);
     }
     if (token.role === "name" || token.role === "filter" || token.role === "test") {
       checkKnown(token, known[token.role], place);
     } else if (token.role === "number" && !Number.isFinite(Number(token.value))) {
-      throw refusal(place, "a number that is too large", token.at);
+      throw refusal(place, "number too large", token.at);
     }
   }
 }
@@ -195,13 +191,13 @@ function checkOrder(token: Token, previous: Token | undefined, before: Token | u
   } else if (roleAfter(previous, before) !== null) {
     if (token.type === "Identifier" || (isSign(previous, ".") && token.role === "number")) return;
   } else if (token.role === "sign") {
-    // Without an operand on its left, `*` would unpack arguments and `+` would be a sign, which we do not have.
+    // Without a left operand, `*` would unpack arguments and `+` would be a sign, which are not supported.
     if (afterOperand || token.value === "-" || !token.type.endsWith("BinaryOperator")) return;
   } else if (!afterOperand) return;
   throw refusal(place, `unexpected ${quote(token.value)}`, token.at);
 }
 
-/** Elsewhere, as in `a == not b`, the parser would take `not` for a name. */
+/** Elsewhere, as in `a == not b`, the parser would read `not` as a name. */
 function mayStartNot(previous: Token | undefined): boolean {
   if (previous === undefined || ["(", "[", ","].some((sign) => isSign(previous, sign))) return true;
   return ["and", "or", "not", "is"].some((word) => isKeyword(previous, word));
@@ -211,8 +207,8 @@ function endsOperand(token: Token): boolean {
   return token.role === "sign" ? token.value === ")" || token.value === "]" : token.role !== "keyword";
 }
 
-/** Bounds the brackets before the parser recurses into them, and refuses `a < b < c`: the parser makes it
- *  `(a < b) < c`, which is not what Jinja means by it. */
+/** Bounds the brackets before the parser recurses into them, and refuses `a < b < c`, which the parser reads as
+ *  `(a < b) < c`, unlike Jinja. */
 function checkNesting(token: Token, compared: boolean[], place: ConditionPlace): void {
   const innermost = compared.length - 1;
   if (isSign(token, "(") || isSign(token, "[")) {
@@ -232,6 +228,7 @@ function checkKnown(token: Token, known: readonly string[], place: ConditionPlac
   if (known.includes(token.value)) return;
   throw refusal(place, `unknown ${token.role} ${quote(token.value)}`, token.at, {
     allowed: known.join(", "),
+    fix: `known: ${known.join(", ")}`,
     nearest: nearest(token.value, known),
   });
 }

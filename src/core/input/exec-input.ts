@@ -1,17 +1,17 @@
-/** What a job of kind `exec` says: a command, and how it is to be run. Checked at submit, and again before it runs. */
+/** The input of a job of kind `exec`: a command and how to run it. Checked at submit, and again before it runs. */
 import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, isPlain, reader } from "../check.ts";
 import { type Duration, toMs } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
-import { asArgument, checkEnv, checkFill, checkPorts, type Fill } from "./exec-env.ts";
-import { toBytes } from "./resources.ts";
+import { asArgument, checkEnv, checkFill, checkPorts, type Fill, MAX_ARGUMENT } from "./exec-env.ts";
+import { MIB, toBytes } from "./resources.ts";
 
 /** A command and what it gets: arguments, environment, files, limits.
  *  @example
  *  const input: ExecInput = { argv: ["ffmpeg", "-i", "inputs/a.mov", "artifacts/a.mp4"], limits: { openFiles: 256 } }; */
 export interface ExecInput {
-  /** The program and its arguments; no shell sees them. */
+  /** The program and its arguments, without a shell. */
   argv?: readonly string[];
-  /** Text for `/bin/sh -c`, only together with `shell: true`. Put values into `env`, never into this text. */
+  /** Text for `/bin/sh -c`; requires `shell: true`. Put values into `env`, never into this text. */
   command?: string;
   shell?: boolean;
   /** Added to the minimal environment. Names such as PATH or LD_PRELOAD must be allowed by the worker. */
@@ -22,28 +22,28 @@ export interface ExecInput {
   stdin?: string;
   /** A JSON value for its standard input. */
   input?: unknown;
-  /** Bytes for its standard input that were uploaded before: see `upload` of a submit. Each attempt reads them from the start. */
+  /** Bytes for its standard input that were uploaded before: see the option `upload`. Each attempt reads them from the start. */
   stdinFile?: StdinFile;
-  /** Files for it, by their names: content in base64. It finds them in `inputs/` of the attempt's directory
-   *  (`$PERDURE_OUTPUT_DIR/inputs/NAME`). They count as payload, and go with the other scratch files. */
+  /** Files by name, with their content in base64, in `inputs/` of the attempt's directory (`$PERDURE_OUTPUT_DIR/inputs/NAME`).
+   *  They count as payload, and are deleted with the other scratch files. */
   files?: Readonly<Record<string, string>>;
-  /** Names of ports that it wants. Each attempt is given a free one for each: `PERDURE_PORT_HTTP` for the name `http`. */
+  /** Names of ports. Each attempt gets a free port for each: `PERDURE_PORT_HTTP` for the name `http`. */
   ports?: readonly string[];
   /** More variables, filled in by the worker: `jobId`, `attempt` (from 1), `attemptIndex` (from 0), `port.NAME`. For programs
-   *  that know these under other names. */
+   *  that expect these values under other names. */
   fill?: Readonly<Record<string, string>>;
-  /** Between SIGTERM and SIGKILL. Default: 10 s. */
+  /** The time between SIGTERM and SIGKILL. Default: 10 s. */
   grace?: Duration;
   /** Bytes kept of stdout, and of stderr, or text such as `4m`: half from the beginning, half from the end. Default: 1 MiB. */
   outputCap?: number | string;
   limits?: ExecLimits;
-  /** Of the files it makes, as in 0o077. Default: the worker's; its own directory is for its owner alone in any case. */
+  /** For the files it creates, as in 0o077. Default: the worker's. Only the owner can read its own directory in any case. */
   umask?: number;
-  /** Keeps its scratch files when the job has ended. */
+  /** Keeps the scratch files after the job has ended. */
   keep?: boolean;
 }
 
-/** What was uploaded. With it in the input, one key never names jobs with different bytes.
+/** An upload by its content, so that jobs with one key always have the same bytes.
  *  @example
  *  const { id, bytes, sha256 } = await perdure.upload(createReadStream("dump.sql"));
  *  const stdinFile: StdinFile = { bytes, sha256 };
@@ -54,11 +54,11 @@ export interface StdinFile {
   readonly sha256: string;
 }
 
-/** For the command with all its descendants, but for `openFiles` and `fileSize`, which are for each process.
+/** Limits of the command with all its descendants; `openFiles` and `fileSize` apply to each process.
  *  @example
  *  const limits: ExecLimits = { openFiles: 256, fileSize: 100_000_000 }; */
 export interface ExecLimits {
-  /** Bytes of memory, or text such as `512m` or `2g`. Checked ten times a second: what grows faster gets further. */
+  /** Bytes of memory, or text such as `512m` or `2g`. Checked ten times a second, so fast growth may exceed it for a moment. */
   memory?: number | string;
   processes?: number;
   /** Bytes of any file it writes, or text such as `512m` or `2g`. */
@@ -78,9 +78,9 @@ export interface CheckedExec {
   readonly stdinFile: StdinFile | null;
   /** Names that are safe to write in one directory, and base64. */
   readonly files: Readonly<Record<string, string>>;
-  /** Names, each of which makes a variable of its own. */
+  /** Names, each with a variable of its own. */
   readonly ports: readonly string[];
-  /** Ports named here are among those above. */
+  /** Its ports are in `ports`. */
   readonly fill: Readonly<Record<string, Fill>>;
   readonly graceMs: number;
   readonly outputCap: number;
@@ -90,24 +90,37 @@ export interface CheckedExec {
 }
 
 const KEYS = [
-  ...["argv", "command", "shell", "env", "cwd", "stdin", "input", "stdinFile", "files", "ports", "fill"],
-  ...["grace", "outputCap", "limits", "umask", "keep"],
+  "argv",
+  "command",
+  "shell",
+  "env",
+  "cwd",
+  "stdin",
+  "input",
+  "stdinFile",
+  "files",
+  "ports",
+  "fill",
+  "grace",
+  "outputCap",
+  "limits",
+  "umask",
+  "keep",
 ] as const;
 const LIMIT_KEYS = ["memory", "processes", "fileSize", "openFiles"] as const;
 
 const DEFAULT_GRACE_MS = 10_000;
 const MAX_GRACE_MS = 3_600_000;
-const DEFAULT_CAP = 1_048_576;
-const MAX_CAP = 64 * 1_048_576;
-/** Of an upload. */
-export const MAX_STDIN_BYTES = 64 * 1_048_576;
-const MAX_TEXT = 131_072; // Linux takes no longer argument
+const DEFAULT_CAP = MIB;
+const MAX_CAP = 64 * MIB;
+/** The limit of an upload. */
+export const MAX_STDIN_BYTES = 64 * MIB;
 const MAX_ARGS = 10_000;
 const MAX_FILES = 20;
-const MAX_NAME_BYTES = 255; // no file system takes a longer one
+const MAX_NAME_BYTES = 255; // the limit of file systems
 
 export function checkExecInput(value: unknown, path: string): CheckedExec {
-  const fields = asObject(value, path, KEYS as readonly (typeof KEYS)[number][]);
+  const fields = asObject(value, path, KEYS);
   const read = reader(fields, path);
   const env = read("env", checkEnv, {});
   const ports = read("ports", checkPorts, []);
@@ -132,27 +145,27 @@ function argvOf(fields: Fields<string>, path: string): [string, ...string[]] {
   const { argv, command } = fields;
   const shell = fields.shell === undefined ? false : asBoolean(fields.shell, fieldPath(path, "shell"));
   if ((argv === undefined) === (command === undefined)) {
-    const allowed = 'either argv, as in ["./flaky.sh", "--fast"], or command with shell set to true';
-    throw new ConfigError({
-      path,
-      given: fields,
-      allowed,
-      problem: argv === undefined ? "no command" : "two commands",
-    });
+    const problem = argv === undefined ? "has no command" : "argv and command cannot be used together";
+    const fix = 'set either argv, as in ["./flaky.sh", "--fast"], or command with shell set to true';
+    throw new ConfigError({ path, given: fields, problem, fix });
   }
   if (command !== undefined) {
     const at = fieldPath(path, "command");
     if (!shell) {
-      const allowed = "shell set to true beside it, so that it is clear that a shell reads it; or argv instead";
-      throw new ConfigError({ path: at, given: command, allowed });
+      throw new ConfigError({
+        path: at,
+        given: command,
+        problem: "requires shell to be true",
+        fix: "set it, or use argv",
+      });
     }
-    return ["/bin/sh", "-c", asText(command, at, MAX_TEXT)];
+    return ["/bin/sh", "-c", asText(command, at, MAX_ARGUMENT)];
   }
   if (shell) {
-    const allowed = "command: text for the shell, in place of argv";
-    throw new ConfigError({ path: fieldPath(path, "shell"), given: true, allowed });
+    const problem = "requires command, a text for the shell, instead of argv";
+    throw new ConfigError({ path: fieldPath(path, "shell"), given: true, problem });
   }
-  // An argument may be empty, but for the first.
+  // Any argument but the first may be empty.
   const list = asList(argv, fieldPath(path, "argv"), asArgument, MAX_ARGS, 1);
   asText(list[0], `${fieldPath(path, "argv")}[0]`, 4_096);
   return list as [string, ...string[]];
@@ -161,19 +174,18 @@ function argvOf(fields: Fields<string>, path: string): [string, ...string[]] {
 function stdinOf(fields: Fields<string>, path: string): string | null {
   const { stdin, input } = fields;
   if (stdin !== undefined && input !== undefined) {
-    const allowed = "either stdin, a text, or input, a JSON value";
-    throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed });
+    const problem = "cannot be used together with input";
+    throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, problem });
   }
   if (input !== undefined) return jsonOf(input, fieldPath(path, "input"));
   if (stdin === undefined) return null;
   if (typeof stdin === "string") return stdin;
-  throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed: "a text" });
+  throw new ConfigError({ path: fieldPath(path, "stdin"), given: stdin, allowed: "text" });
 }
 
 function checkStdinFile(value: unknown, path: string, { stdin, input }: Fields<string>): StdinFile {
   if (stdin !== undefined || input !== undefined) {
-    const allowed = "it cannot be used together with stdin or input";
-    throw new ConfigError({ path, given: "a file", allowed });
+    throw new ConfigError({ path, given: "a file", problem: "cannot be used together with stdin or input" });
   }
   const { bytes, sha256 } = asObject(value, path, ["bytes", "sha256"]);
   const size = asInteger(bytes, fieldPath(path, "bytes"), { min: 0, max: MAX_STDIN_BYTES });
@@ -189,7 +201,7 @@ function jsonOf(value: unknown, path: string): string {
     text = undefined; // circular, a BigInt, too deep, or a toJSON that throws
   }
   if (text !== undefined) return text;
-  throw new ConfigError({ path, given: typeof value, allowed: "a value that JSON can hold" });
+  throw new ConfigError({ path, given: typeof value, allowed: "a JSON value", shown: `a ${typeof value}` });
 }
 
 function checkFiles(value: unknown, path: string): Record<string, string> {
@@ -201,7 +213,7 @@ function checkFiles(value: unknown, path: string): Record<string, string> {
   for (const [name, content] of Object.entries(value)) {
     const at = fieldPath(path, name);
     if (!isFileName(name)) {
-      const allowed = `plain names of 1 to ${MAX_NAME_BYTES} bytes: no folder, no "." or "..", no control characters`;
+      const allowed = `a plain name of 1 to ${MAX_NAME_BYTES} bytes, without folders and control characters, not "." or ".."`;
       throw new ConfigError({ path: at, given: name, allowed });
     }
     files[name] = asBase64(content, at);
@@ -213,13 +225,13 @@ const CONTROL = /\p{Cc}/u;
 
 function isFileName(name: string): boolean {
   if (name === "" || name === "." || name === ".." || /[/\\]/.test(name) || CONTROL.test(name)) return false;
-  // Half of a pair would be written as another character, perhaps that of another file.
+  // Half of a surrogate pair would be written as another character, perhaps that of another file.
   return name.isWellFormed() && new TextEncoder().encode(name).length <= MAX_NAME_BYTES;
 }
 
 const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
 
-/** Bytes as a text, with the padding of RFC 4648. What Node itself would skip without a word is refused. */
+/** Bytes as text, with the padding of RFC 4648. Characters that Node would skip silently are refused. */
 export function asBase64(value: unknown, path: string): string {
   if (typeof value === "string" && value.length % 4 === 0 && BASE64.test(value)) return value;
   throw new ConfigError({ path, given: value, allowed: "base64: A-Z, a-z, 0-9, + and /, padded with =" });
@@ -243,7 +255,7 @@ function checkLimits(value: unknown, path: string): CheckedLimits {
   return limits;
 }
 
-/** A text as resources have it, in bytes; anything else as it is. */
+/** Text such as `512m` in bytes; anything else as it is. */
 function bytesIn(value: unknown, path: string): unknown {
   return typeof value === "string" ? toBytes(value, path) : value;
 }

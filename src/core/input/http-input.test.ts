@@ -180,7 +180,7 @@ describe("messages", () => {
   });
 
   it("say what to use in place of a password in the address", () => {
-    expect(refusal({ url: "https://user:pw@example.com/" }).message).toContain('a header "authorization"');
+    expect(refusal({ url: "https://user:pw@example.com/" }).message).toContain('the header "authorization"');
   });
 
   it("show addresses without what may be a secret", () => {

@@ -28,7 +28,7 @@ describe("memory", () => {
   it.each(["", "m", "-1g", "1e9", "2 gigs", "0x10", "1pb", "9999t", -1, Number.NaN, Infinity, null, {}])(
     "refuses %j",
     (given) => {
-      expect(() => toBytes(given, "resources.memory")).toThrow(/^resources\.memory: got .*512m/);
+      expect(() => toBytes(given, "resources.memory")).toThrow(/^resources\.memory: must be .*512m/);
     },
   );
 });

@@ -1,10 +1,12 @@
-/** Resources: how much cpu and memory a job takes of its host. They travel as labels with reserved names, so that jobs of
- *  the same needs wait in one lane; a worker has what it can give under the same names, and beside it what its host has,
- *  which all workers there share. Counted, not enforced. */
+/** Resources: how much cpu and memory a job takes of its host. They are stored as labels with reserved names, so that jobs
+ *  with the same needs wait in one lane. A worker has labels of the same names for its capacity and, where that is more, for
+ *  the capacity of its host, which all workers there share. Resources are counted, not enforced. */
 import { asNumber, asObject, fieldPath } from "../check.ts";
 import { ConfigError } from "../errors.ts";
 
-/** As people write them: 0.5 or 2 cpus; bytes, or text such as `512m` or `2g` (powers of 1024).
+export const MIB = 2 ** 20;
+
+/** 0.5 or 2 cpus; bytes, or text such as `512m` or `2g` (powers of 1024).
  *  @example
  *  const resources: ResourcesInput = { cpu: 2, memory: "512m" };
  *  await perdure.submit(resize, { url }, { resources }); */
@@ -20,11 +22,11 @@ export interface Resources {
   readonly memory: number;
 }
 
-/** Labels that begin so are not people's to give. */
+/** The prefix of reserved labels. */
 export const RESOURCE_PREFIX = "resource/";
 export const CPU_LABEL = "resource/cpu";
 export const MEMORY_LABEL = "resource/memory";
-/** What the host of a worker has, where the worker itself takes less. */
+/** The capacity of the host, where the worker has less. */
 const HOST_CPU_LABEL = "resource/host-cpu";
 const HOST_MEMORY_LABEL = "resource/host-memory";
 
@@ -42,13 +44,13 @@ export function toResources(value: unknown, path: string): Resources {
   };
 }
 
-/** `512m`, `2g`, `1.5Gi`, `1024`: with or without an `i` and a `b` behind the letter, all powers of 1024. */
+/** `512m`, `2g`, `1.5Gi`, `1024`: with or without `i` and `b` after the letter, all powers of 1024. */
 export function toBytes(value: unknown, path: string): number {
   const [, digits = "", unit = ""] =
     typeof value === "string" ? (/^(\d+(?:\.\d+)?) ?([kmgt]?)i?b?$/i.exec(value) ?? []) : [];
   const bytes = typeof value === "number" ? value : Number(digits || Number.NaN) * (UNITS[unit.toLowerCase()] ?? 1);
   if (Number.isFinite(bytes) && bytes >= 0 && bytes <= MAX_BYTES) return Math.ceil(bytes);
-  throw new ConfigError({ path, given: value, allowed: 'bytes, or text such as "512m" or "2g"; at most 1024t' });
+  throw new ConfigError({ path, given: value, allowed: 'bytes, or text such as "512m" or "2g", at most 1024t' });
 }
 
 export function resourceLabels({ cpu, memory }: Resources): Record<string, string> {
@@ -58,7 +60,7 @@ export function resourceLabels({ cpu, memory }: Resources): Record<string, strin
   return labels;
 }
 
-/** The labels of a worker: what it takes itself, and what its host has where that is more. */
+/** The labels of a worker: its own capacity, and that of its host where that is more. */
 export function capacityLabels(own: Resources, host: Resources): Record<string, string> {
   const labels = resourceLabels(own);
   if (own.cpu > 0 && host.cpu > own.cpu) labels[HOST_CPU_LABEL] = String(host.cpu);
@@ -66,14 +68,14 @@ export function capacityLabels(own: Resources, host: Resources): Record<string, 
   return labels;
 }
 
-/** What the host has for all of its workers, by the labels of one of them: never less than that one takes. */
+/** The capacity of the host by the labels of one of its workers: never less than that worker has. */
 export function hostResources(labels: Readonly<Record<string, string>>): Resources {
   const { cpu, memory } = resourcesIn(labels) ?? NO_RESOURCES;
   const { [HOST_CPU_LABEL]: hostCpu = "0", [HOST_MEMORY_LABEL]: hostMemory = "0" } = labels;
   return { cpu: atLeast(cpu, Number(hostCpu)), memory: atLeast(memory, Number(hostMemory)) };
 }
 
-/** A worker writes its own labels: one that is not a number counts for nothing. */
+/** A worker writes its own labels, so one that is not a number is ignored. */
 function atLeast(least: number, value: number): number {
   return value > least ? value : least;
 }
@@ -82,15 +84,15 @@ export function takesResources(labels: Readonly<Record<string, string>>): boolea
   return labels[CPU_LABEL] !== undefined || labels[MEMORY_LABEL] !== undefined;
 }
 
-/** What labels say of resources; null if they say nothing. */
+/** The resources in labels; null if there are none. */
 export function resourcesIn(labels: Readonly<Record<string, string>>): Resources | null {
   const { [CPU_LABEL]: cpu, [MEMORY_LABEL]: memory } = labels;
   if (cpu === undefined && memory === undefined) return null;
   return { cpu: Number(cpu ?? 0), memory: Number(memory ?? 0) };
 }
 
-export function fits(needs: Resources, room: Resources): boolean {
-  return needs.cpu <= room.cpu && needs.memory <= room.memory;
+export function fits(needs: Resources, capacity: Resources): boolean {
+  return needs.cpu <= capacity.cpu && needs.memory <= capacity.memory;
 }
 
 /** The smaller of each. */
@@ -98,11 +100,9 @@ export function lesser(a: Resources, b: Resources): Resources {
   return { cpu: Math.min(a.cpu, b.cpu), memory: Math.min(a.memory, b.memory) };
 }
 
-export function without(room: Resources, needs: Resources): Resources {
-  return { cpu: Math.max(0, room.cpu - needs.cpu), memory: Math.max(0, room.memory - needs.memory) };
+export function without(capacity: Resources, needs: Resources): Resources {
+  return { cpu: Math.max(0, capacity.cpu - needs.cpu), memory: Math.max(0, capacity.memory - needs.memory) };
 }
-
-const MIB = 2 ** 20;
 
 /** `1.5 cpus and 512 MiB of memory` */
 export function showResources({ cpu, memory }: Resources): string {

@@ -1,5 +1,5 @@
-/** Checks of a submit's input and of a redrive that need no policy. A client makes them before it asks a server, without
- *  loading the parser. The options of a submit are in `task/submit-options.ts`. */
+/** Checks of the input of a submit and of the changes of a redrive. A client makes them before it calls a server, so this
+ *  does not load the parser of policies. The options of a submit are in `task/submit-options.ts`. */
 import { asInteger, asNumber, asObject } from "../check.ts";
 import { type Amount, MAX_BUDGET } from "../decision/budget.ts";
 import { ConfigError, PerdureError, show } from "../errors.ts";
@@ -14,16 +14,16 @@ export function toPayload(input: unknown): string {
   try {
     text = JSON.stringify(input);
   } catch (cause) {
-    const message = `payload: not JSON: ${(cause instanceof Error ? cause.message : show(cause)).split("\n")[0]}`;
+    const message = `payload: must be JSON: ${(cause instanceof Error ? cause.message : show(cause)).split("\n")[0]}`;
     throw new PerdureError("invalid_payload", message, { path: "payload", cause });
   }
   if (text === undefined) {
-    throw new PerdureError("invalid_payload", `payload: a ${typeof input} is not JSON`, { path: "payload" });
+    throw new PerdureError("invalid_payload", `payload: must be JSON; got a ${typeof input}`, { path: "payload" });
   }
   return text;
 }
 
-/** Checks an input by the schema of its task, as it will be when it was stored. Null without a schema: nothing to wait for. */
+/** Checks an input, as it will be read from the store, by the schema of its task. Null without a schema. */
 export function checkInput(task: AnyTask | string, input: unknown): Promise<void> | null {
   const schema = typeof task === "string" ? undefined : task?.options?.schema;
   return schema === undefined ? null : refuseInvalid((task as AnyTask).kind, schema, input);
@@ -33,12 +33,12 @@ async function refuseInvalid(kind: string, schema: StandardSchema, input: unknow
   const payload = toPayload(input);
   const found = await validated(schema, payload === NO_INPUT ? undefined : JSON.parse(payload));
   if (!("problem" in found)) return;
-  throw new PerdureError("invalid_payload", `payload: not an input of "${kind}": ${found.problem}`, {
+  throw new PerdureError("invalid_payload", `payload: is not an input of "${kind}": ${found.problem}`, {
     path: "payload",
   });
 }
 
-/** The same for many: the errors of those that are refused, by their place. */
+/** The same for many: the errors of those that are refused, by index. */
 export async function checkInputs(
   entries: readonly { readonly task: AnyTask | string; readonly input?: unknown }[],
 ): Promise<ReadonlyMap<number, PerdureError>> {
@@ -55,16 +55,13 @@ export async function checkInputs(
   return refused;
 }
 
-// What can be checked of a redrive's changes without a policy: a client checks as much before it asks a server, and
-// loads no parser for it.
-
 export const REDRIVE_KEYS = ["retry", "timeout", "priority", "expireIn", "deadline", "budget"];
 
-/** At least one of tokens and money, and more than nothing. */
+/** Tokens, money or both, above 0. */
 export function asGrant(value: unknown, path: string): Partial<Amount> {
   const { tokens, costUsd } = asObject(value, path, ["tokens", "costUsd"]);
   if (tokens === undefined && costUsd === undefined) {
-    throw new ConfigError({ path, given: value, allowed: "tokens, costUsd, or both" });
+    throw new ConfigError({ path, given: value, allowed: "an object with tokens, costUsd or both" });
   }
   const asCost = (given: unknown, at: string) => {
     const cost = asNumber(given, at, { min: 0, max: MAX_BUDGET.costUsd });

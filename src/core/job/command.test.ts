@@ -224,7 +224,7 @@ describe("a redrive", () => {
 
   it.each([
     [{ tokens: 1 }, "neither the job nor a job above it has a budget of tokens"],
-    [{ costUsd: 1_000_000_000 }, "the budget of job_p would be 1000000001 USD; allowed: at most 1000000000"],
+    [{ costUsd: 1_000_000_000 }, "the budget of job_p would be 1000000001 USD; the limit is 1000000000"],
   ])("does not grant what no budget has, or no budget may have: %j", (budget, message) => {
     const { job } = new TestJobHistory().start().settle(failed());
     const limit = { tokens: null, costUsd: 1 };
@@ -239,7 +239,9 @@ describe("a redrive", () => {
     const changes = { retry: { backoff: { max: "10s" as const } } };
     expect(decideCommand(job, { kind: "redrive", changes }, T0)).toEqual({
       kind: "refuse",
-      message: expect.stringMatching(/^cannot redrive it with these changes: .*max: got "10s"/),
+      message: expect.stringMatching(
+        /^cannot redrive it with these changes: .*max: must be at least min, .*; got "10s"/,
+      ),
     });
   });
 

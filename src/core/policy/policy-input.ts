@@ -1,5 +1,5 @@
-/** From a stored policy back to one that people could have written: `resolvePolicy(toPolicyInput(policy))` equals it. Every
- *  field is given, so that nothing depends on what the preset says today, but for its fallback rules, which nobody can write. */
+/** Turns a stored policy back into input: `resolvePolicy(toPolicyInput(policy))` equals it. Every field is given, so that only
+ *  the fallback rules, which have no input form, come from the current preset. */
 import { isPlain, type Mutable } from "../check.ts";
 import { type Duration, toMs } from "../duration.ts";
 import type { Backoff, BackoffInput, Policy, PolicyFields, Rule, RuleInput } from "./policy.ts";
@@ -34,23 +34,23 @@ export function toPolicyInput(policy: Policy): PolicyFields {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== null)) as PolicyFields;
 }
 
-/** A policy with some of its fields replaced. Of a budget and of a backoff of the same type the fields that are not named
- *  stay: raising one limit of a budget does not remove the other. With a preset, nothing of the own policy stays. */
-export function withPolicyFields(own: PolicyFields, wished: PolicyFields): PolicyFields {
-  if (wished.preset !== undefined) return wished;
-  const budget = isPlain(wished.budget) ? { budget: { ...own.budget, ...wished.budget } } : {};
-  const backoff = isPlain(wished.backoff) ? { backoff: withBackoffFields(own.backoff, wished.backoff) } : {};
-  return { ...own, ...wished, ...budget, ...backoff };
+/** A policy with some fields replaced. A budget, and a backoff of the same type, are merged: raising one limit of a budget does
+ *  not remove the other. A preset replaces the whole policy. */
+export function withPolicyFields(own: PolicyFields, changes: PolicyFields): PolicyFields {
+  if (changes.preset !== undefined) return changes;
+  const budget = isPlain(changes.budget) ? { budget: { ...own.budget, ...changes.budget } } : {};
+  const backoff = isPlain(changes.backoff) ? { backoff: withBackoffFields(own.backoff, changes.backoff) } : {};
+  return { ...own, ...changes, ...budget, ...backoff };
 }
 
-function withBackoffFields(own: BackoffInput | undefined, wished: BackoffInput): BackoffInput {
-  if (own === undefined || own.type === "none") return wished;
-  if (wished.type !== undefined && wished.type !== (own.type ?? "exponential")) return wished;
-  const merged = { ...own, ...wished } as BackoffInput & { max?: Duration; initial?: Duration };
+function withBackoffFields(own: BackoffInput | undefined, changes: BackoffInput): BackoffInput {
+  if (own === undefined || own.type === "none") return changes;
+  if (changes.type !== undefined && changes.type !== (own.type ?? "exponential")) return changes;
+  const merged = { ...own, ...changes } as BackoffInput & { max?: Duration; initial?: Duration };
   const { max, initial } = merged;
-  // A first delay above the cap that was there before means a longer cap, not a shorter delay.
+  // An initial delay above the previous cap raises the cap.
   const isCapped = initial !== undefined && max !== undefined && toMs(initial, "initial") > toMs(max, "max");
-  if (!isCapped || Object.hasOwn(wished, "max")) return merged;
+  if (!isCapped || Object.hasOwn(changes, "max")) return merged;
   return { ...merged, max: initial } as BackoffInput;
 }
 

@@ -1,16 +1,16 @@
-/** From the backoff people write to the one that is stored. What is not given comes from a base, the backoff this one
- *  replaces, as long as the type stays the same. Another type starts afresh: no jitter, no floor, no immediate retry,
- *  and for exponential the initial delay, factor and cap of preset `default`. */
+/** Resolves the backoff of a submit to the one that is stored. Fields that are not given come from the backoff that it
+ *  replaces, if the type is the same. Another type starts without jitter, floor and immediate retries, and exponential with
+ *  the initial delay, factor and cap of preset `default`. */
 import { asBoolean, asInteger, asList, asNumber, asObject, asOneOf, type Fields, fieldPath, reader } from "../check.ts";
 import { showMs, toMs } from "../duration.ts";
 import { ConfigError, show } from "../errors.ts";
 import type { Backoff } from "./policy.ts";
 import { DEFAULT_BACKOFF } from "./presets.ts";
 
-/** The limit of every count in a policy: a poll every 32 s for a year. More than that is a schedule, not a retry. */
+/** The limit of every count in a policy: one attempt every 32 s for a year. */
 export const MAX_COUNT = 1_000_000;
 const MAX_DELAYS = 100;
-/** Enough to go from a millisecond to any cap in a few steps; more is surely a slip of units. */
+/** Reaches any cap from a millisecond in a few steps; more is a mistake of units. */
 export const MAX_FACTOR = 1_000;
 
 const TYPES = ["exponential", "schedule", "fixed", "none"] as const;
@@ -26,7 +26,7 @@ const ALL: readonly BackoffField[] = [...new Set(TYPES.flatMap((type): readonly 
 
 export interface BackoffContext {
   readonly base: Backoff;
-  /** What `jitter: true` stands for. */
+  /** The ratio that `jitter: true` means. */
   readonly fullJitter: number;
 }
 
@@ -51,7 +51,7 @@ export function resolveBackoff(value: unknown, path: string, { base, fullJitter 
       const from = base.type === type ? base : DEFAULT_BACKOFF;
       const initialMs = read("initial", toMs, from.initialMs);
       const factor = read("factor", (given, at) => asNumber(given, at, { min: 1, max: MAX_FACTOR }), from.factor);
-      // `{ initial: "5m" }` must not wait for the base's one minute. A cap below `initial` that was given does hold.
+      // The cap of the base must not shorten a given `initial`; a given cap may.
       const maxMs = cap(fields.initial === undefined ? from.maxMs : Math.max(from.maxMs, initialMs));
       return { type, initialMs, factor, maxMs, ...common };
     }
@@ -65,7 +65,7 @@ export function resolveBackoff(value: unknown, path: string, { base, fullJitter 
         (given, at) => asInteger(given, at, { min: 0, max: MAX_DELAYS }),
         from?.offset ?? 0,
       );
-      // Without a cap of its own a schedule ends at its longest delay, and a fixed delay at itself.
+      // The default cap is the longest delay.
       const maxMs = cap(from !== null && fields.delays === undefined ? from.maxMs : Math.max(...delaysMs));
       return { type, delaysMs, offset, maxMs, ...common };
     }
@@ -78,7 +78,7 @@ export function resolveBackoff(value: unknown, path: string, { base, fullJitter 
   }
 }
 
-/** The type given; else the base's if every field belongs to it, else exponential. */
+/** The given type; else that of the base if it has every given field, else exponential. */
 function typeOf(fields: Fields<BackoffField>, path: string, base: Backoff): Backoff["type"] {
   const given = ALL.filter((field) => fields[field] !== undefined);
   const fits = (type: Backoff["type"]) => given.every((field) => belongs(field, type));
@@ -87,12 +87,14 @@ function typeOf(fields: Fields<BackoffField>, path: string, base: Backoff): Back
 
   const stray = given.find((field) => !belongs(field, type));
   if (stray !== undefined) {
-    const home = TYPES.filter((each) => belongs(stray, each)).join(", ");
+    const types = TYPES.filter((each) => belongs(stray, each))
+      .map(show)
+      .join(" or ");
     throw new ConfigError({
       path: fieldPath(path, stray),
       given: fields[stray],
-      allowed: `with type ${show(type)} only ${FIELDS[type].join(", ")}`,
-      problem: `"${stray}" belongs to type ${home}`,
+      problem: `requires type ${types}`,
+      fix: `type ${show(type)} has only ${FIELDS[type].join(", ")}`,
     });
   }
   return type;
@@ -121,7 +123,7 @@ function resolveJitter(value: unknown, path: string, fullJitter: number): number
   return value;
 }
 
-/** A cap below the floor would make one of the two a lie. */
+/** The cap must not be below the floor. */
 function capFrom(value: unknown, path: string, minMs: number): number {
   const ms = toMs(value, path);
   if (ms < minMs) throw new ConfigError({ path, given: value, allowed: `at least min, which is ${showMs(minMs)}` });

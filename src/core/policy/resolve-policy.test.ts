@@ -56,9 +56,9 @@ describe("short forms", () => {
     (input) => expect(resolvePolicy(anyInput(input))).toStrictEqual(presets.default),
   );
 
-  it("true is refused, since it does not say how many runs", () => {
+  it("true is refused, since it does not set the number of attempts", () => {
     expect(refusal(true, "task.retry").message).toBe(
-      "task.retry: true does not say how many runs; allowed: a number of runs such as 5, false for one run, or an object " +
+      "task.retry: true does not set the number of attempts; expected a number of attempts such as 5, false for one attempt, or an object " +
         "with a policy, such as { maxAttempts: 5 }.",
     );
   });
@@ -222,26 +222,26 @@ describe("atMostOnce", () => {
     [
       JSON.parse('{"rules":[{"if":{"status":429},"then":"retry","maxRetries":1}]}'),
       "rules[0].maxRetries",
-      "0, or no such field,",
+      "0 or left out",
     ],
   ])("refuses %j", (others, path, allowed) => {
     const error = refusal({ atMostOnce: true, ...(others as object) });
-    expect(error).toMatchObject({ path: `retry.${path}`, allowed: `${allowed} together with atMostOnce` });
+    expect(error).toMatchObject({ path: `retry.${path}`, allowed: `${allowed} with atMostOnce` });
   });
 });
 
 describe("refusals", () => {
-  const whole = /whole number, at least 0 and at most 1000000$/;
+  const whole = /whole number from 0 to 1000000$/;
   it.each<[unknown, string, RegExp, string | null]>([
-    [null, "", /^a number of runs such as 5, false for one run, or an object with a policy$/, null],
-    ["3", "", /^a number of runs/, null],
+    [null, "", /^a number of attempts such as 5, false for one attempt, or an object with a policy$/, null],
+    ["3", "", /^a number of attempts/, null],
     [[3], "", /^an object with preset, maxAttempts/, null],
     [new Map(), "", /^an object with preset/, null],
-    [0, "", /whole number, at least 1 and at most 1000000$/, null],
-    [1_000_001, "", /at most 1000000$/, null],
+    [0, "", /whole number from 1 to 1000000$/, null],
+    [1_000_001, "", /to 1000000$/, null],
     [2.5, "", /whole number/, null],
     [Number.NaN, "", /whole number/, null],
-    [{ maxAttempts: 0 }, ".maxAttempts", /at least 1 and at most 1000000$/, null],
+    [{ maxAttempts: 0 }, ".maxAttempts", /from 1 to 1000000$/, null],
     [{ maxAttempts: "5" }, ".maxAttempts", /whole number/, null],
     [{ maxAttempts: null }, ".maxAttempts", /whole number/, null],
     [{ maxAttemps: 5 }, ".maxAttemps", /^preset, maxAttempts, backoff/, "maxAttempts"],
@@ -249,9 +249,9 @@ describe("refusals", () => {
     [JSON.parse('{"__proto__":{"maxAttempts":5}}'), ".__proto__", /^preset/, null],
     [{ constructor: 1 }, ".constructor", /^preset/, null],
     [{ fallback: [] }, ".fallback", /^preset/, null],
-    [{ preset: "flutser" }, ".preset", /^"default", "opal", "fluster", "noetl", "attune", "agent"$/, "fluster"],
-    [{ preset: "__proto__" }, ".preset", /^"default"/, null],
-    [{ preset: "toString" }, ".preset", /^"default"/, null],
+    [{ preset: "flutser" }, ".preset", /^one of "default", "opal", "fluster", "noetl", "attune", "agent"$/, "fluster"],
+    [{ preset: "__proto__" }, ".preset", /^one of "default"/, null],
+    [{ preset: "toString" }, ".preset", /^one of "default"/, null],
     [{ backoff: { inital: 1 } }, ".backoff.inital", /^type, initial/, "initial"],
     [{ maxElapsed: "1 day" }, ".maxElapsed", /milliseconds/, null],
     [{ maxElapsed: null }, ".maxElapsed", /milliseconds/, null],
@@ -259,7 +259,7 @@ describe("refusals", () => {
     [{ honourRetryAfter: "yes" }, ".honourRetryAfter", /^true or false$/, null],
     [{ honorRetryAfter: true }, ".honorRetryAfter", /^preset/, "honourRetryAfter"],
     [{ retryAfterMax: -1 }, ".retryAfterMax", /milliseconds/, null],
-    [{ retryOnExitCodes: [256] }, ".retryOnExitCodes[0]", /at least 0 and at most 255$/, null],
+    [{ retryOnExitCodes: [256] }, ".retryOnExitCodes[0]", /from 0 to 255$/, null],
     [{ noRetryOnExitCodes: 2 }, ".noRetryOnExitCodes", /^a list of 0 to 100 items$/, null],
     [{ retryOn: ["a", ""] }, ".retryOn[1]", /^text of 1 to 200/, null],
     [{ noRetryOn: [7] }, ".noRetryOn[0]", /^text of 1 to 200/, null],
@@ -267,14 +267,14 @@ describe("refusals", () => {
     [{ stopWhen: 1 }, ".stopWhen", /^a condition as text$/, null],
     [{ rules: {} }, ".rules", /^a list of 0 to 100 items$/, null],
     [{ rules: new Array(101).fill({}) }, ".rules", /^a list of 0 to 100 items$/, null],
-    [{ onTimeout: "retyr" }, ".onTimeout", /^"retry", "fail"$/, "retry"],
-    [{ onUnknown: "defer" }, ".onUnknown", /^"retry", "fail"$/, null],
-    [{ workerLost: { charge: 1 } }, ".workerLost.charge", /^"own", "shared"$/, null],
+    [{ onTimeout: "retyr" }, ".onTimeout", /^"retry" or "fail"$/, "retry"],
+    [{ onUnknown: "defer" }, ".onUnknown", /^"retry" or "fail"$/, null],
+    [{ workerLost: { charge: 1 } }, ".workerLost.charge", /^"own" or "shared"$/, null],
     [{ budget: { token: 1 } }, ".budget.token", /^tokens, costUsd, estimate$/, "tokens"],
     [{ budget: { estimate: { cost: 1 } } }, ".budget.estimate.cost", /^tokens, costUsd$/, null],
-    [{ budget: { estimate: { tokens: -1 } } }, ".budget.estimate.tokens", /at least 0/, null],
+    [{ budget: { estimate: { tokens: -1 } } }, ".budget.estimate.tokens", /from 0 to/, null],
     [{ budget: { tokens: 0.5 } }, ".budget.tokens", /whole number/, null],
-    [{ budget: { costUsd: -1 } }, ".budget.costUsd", /^a number, at least 0/, null],
+    [{ budget: { costUsd: -1 } }, ".budget.costUsd", /^a number from 0 to/, null],
     [{ atMostOnce: 1 }, ".atMostOnce", /^true or false$/, null],
   ])("of %j at %s", (value, path, allowed, near) => {
     const error = refusal(value);
@@ -287,7 +287,7 @@ describe("refusals", () => {
     const error = refusal({ rules });
     expect(error).toMatchObject({ path: "retry.rules[1].if.status", given: "7xx" });
     expect(error.message).toBe(
-      'retry.rules[1].if.status: got "7xx"; allowed: 100 to 599, "5xx", or a range like "500-504".',
+      'retry.rules[1].if.status: must be a status from 100 to 599, "5xx", or a range like "500-504"; got "7xx".',
     );
   });
 
@@ -384,6 +384,6 @@ describe("the size of a policy", () => {
     expect(bytesOf(resolvePolicy(withBytes(MAX_POLICY_BYTES, wide)))).toBe(MAX_POLICY_BYTES);
     const { message, path } = refusal(withBytes(MAX_POLICY_BYTES + 1, wide));
     expect(path).toBe("retry");
-    expect(message).toContain("the policy has 65537 bytes in full; allowed: at most 65536 bytes as JSON");
+    expect(message).toContain("must be a policy of at most 65536 bytes as JSON; got 65537 bytes");
   });
 });

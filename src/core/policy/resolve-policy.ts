@@ -1,5 +1,6 @@
-/** Resolves the policy that a submit gives (a preset with changes, rules, what happens to a lost worker) to the full
- *  policy that is stored. */
+/** Resolves the policy of a submit (a preset with changes) to the full policy that is stored. A given field replaces that of
+ *  the preset; `rules` are checked before the preset's `fallback`. Every mistake is refused here with its path, because
+ *  `decide`, which reads the policy next, never throws. */
 
 import {
   asBoolean,
@@ -23,10 +24,6 @@ import { parseCondition } from "../expression/expression.ts";
 import type { Policy, PolicyFields, PolicyInput, Rule, RuleCondition, WorkerLostPolicy } from "./policy.ts";
 import { FULL_JITTER, PRESET_NAMES, presets, SHARED_LOSS } from "./presets.ts";
 import { type BackoffContext, MAX_COUNT, resolveBackoff } from "./resolve-backoff.ts";
-
-// From the policy people write to the one that is stored and decided on. Every field given replaces the preset's;
-// `rules` come before the preset's own `fallback` and replace nothing of it. Every mistake is refused here, with its
-// path, because the next to read the policy is `decide`, which never throws.
 
 const FIELDS = [
   "preset",
@@ -52,21 +49,20 @@ const FIELDS = [
 type PolicyField = (typeof FIELDS)[number];
 
 const VERDICTS = ["retry", "fail"] as const;
-/** Of a policy as it is stored, as JSON. Four hundred message parts of 100 characters, or a hundred rules with a few of them, fit
- *  well. Every process that meets the job keeps its policy in memory, and every decision goes through its rules. */
+/** The limit of a stored policy, as JSON: enough for four hundred message parts of 100 characters. Every process that reads the
+ *  job keeps its policy in memory, and every decision goes through its rules. */
 export const MAX_POLICY_BYTES = 65_536;
-const SHORT_FORMS = "a number of runs such as 5, false for one run, or an object with a policy";
+const SHORT_FORMS = "a number of attempts such as 5, false for one attempt, or an object with a policy";
 
-/** The policy in full, frozen through and through, and equal to itself after a trip through JSON. `path` names it in
- *  errors.
+/** The full policy, deeply frozen and equal to its JSON. `path` names it in errors.
  *  @example
  *  const policy = resolvePolicy({ maxAttempts: 5, backoff: { initial: "1s", max: "1m" } });
  *  console.log(policy.maxAttempts, policy.onUnknown); */
 export function resolvePolicy(input?: PolicyInput, path = "retry"): Policy {
   if (input === undefined) return presets.default;
-  // Refused because its meaning is not obvious: some systems mean three attempts by it, the default preset has one.
+  // Its meaning is not obvious: some systems make three attempts, the default preset makes one.
   if ((input as unknown) === true) {
-    const problem = "true does not say how many runs";
+    const problem = "true does not set the number of attempts";
     throw new ConfigError({ path, given: input, allowed: `${SHORT_FORMS}, such as { maxAttempts: 5 }`, problem });
   }
   if (input === false) return seal({ ...presets.default, maxAttempts: 1 }, path);
@@ -77,26 +73,26 @@ export function resolvePolicy(input?: PolicyInput, path = "retry"): Policy {
   return seal(resolveFields(asObject(input, path, FIELDS), path), path);
 }
 
-/** A policy as the store kept it. It was checked when it was resolved, so it is taken as it is. */
+/** A stored policy, which was checked when it was resolved. */
 export function policyFromJson(text: string): Policy {
   return deepFreeze(JSON.parse(text) as Policy);
 }
 
-/** Decided on is what will be stored: through JSON, and so a copy of whatever the caller may still hold. */
+/** A copy through JSON, so that decisions use exactly what is stored. */
 function seal(policy: Policy, path: string): Policy {
   const text = JSON.stringify(policy);
-  // Bytes are counted only where the length alone does not settle it.
+  // A character has at most 3 bytes, so most policies need no count of bytes.
   if (text.length * 3 > MAX_POLICY_BYTES) {
     const bytes = new TextEncoder().encode(text).length;
     if (bytes > MAX_POLICY_BYTES) {
-      const problem = `the policy has ${bytes} bytes in full`;
-      throw new ConfigError({ path, given: null, allowed: `at most ${MAX_POLICY_BYTES} bytes as JSON`, problem });
+      const allowed = `a policy of at most ${MAX_POLICY_BYTES} bytes as JSON`;
+      throw new ConfigError({ path, given: null, allowed, shown: `${bytes} bytes` });
     }
   }
   return policyFromJson(text);
 }
 
-/** The order of fields here is the order in the stored text, whose hash tells policies apart: keep it as in presets. */
+/** The order of the fields is part of the stored text and of its hash, which identifies a policy: keep it as in presets. */
 function resolveFields(fields: Fields<PolicyField>, path: string): Policy {
   const read = reader(fields, path);
   const preset = read("preset", (given, at) => asOneOf(given, PRESET_NAMES, at), "default" as const);
@@ -129,11 +125,11 @@ function resolveFields(fields: Fields<PolicyField>, path: string): Policy {
     workerLost: read("workerLost", (given, at) => resolveWorkerLost(given, at, lossBase, fullJitter), lossBase),
     budget: read("budget", (given, at) => resolveBudget(given, at, base.budget), base.budget),
   };
-  if (once) refuseSecondRun(policy, path);
+  if (once) refuseSecondAttempt(policy, path);
   return policy;
 }
 
-/** What `jitter: true` means under a preset: what its table says, its own jitter, or that of the default preset. */
+/** The ratio that `jitter: true` means under a preset: that of `FULL_JITTER`, its own jitter, or that of the default preset. */
 function jitterOf(base: Policy): number {
   const named = FULL_JITTER[base.preset];
   if (named !== undefined) return named;
@@ -148,7 +144,7 @@ function asVerdict(value: unknown, path: string): "retry" | "fail" {
   return asOneOf(value, VERDICTS, path);
 }
 
-/** The source is stored; it is parsed here so that a mistake in it is refused with its position. */
+/** The source is stored; it is parsed here only to refuse mistakes with their position. */
 function asCondition(value: unknown, path: string): string {
   if (typeof value !== "string") throw new ConfigError({ path, given: value, allowed: "a condition as text" });
   parseCondition(value, path);
@@ -173,22 +169,22 @@ function resolveAmounts(read: ReturnType<typeof reader>, base: BudgetLimit): Bud
   };
 }
 
-/** Under `atMostOnce` nothing else in the policy may grant another run, not even what is charged elsewhere. */
-function refuseSecondRun({ maxAttempts, workerLost, rules }: Policy, path: string): void {
+/** With `atMostOnce`, no other field may allow a second attempt, not even one that does not count. */
+function refuseSecondAttempt({ maxAttempts, workerLost, rules }: Policy, path: string): void {
   const refuse = (field: string, given: unknown, allowed: string) => {
-    throw new ConfigError({ path: `${path}.${field}`, given, allowed: `${allowed} together with atMostOnce` });
+    throw new ConfigError({ path: `${path}.${field}`, given, allowed: `${allowed} with atMostOnce` });
   };
   if (maxAttempts !== 1) refuse("maxAttempts", maxAttempts, "1");
   if (workerLost.charge !== "own") refuse("workerLost.charge", workerLost.charge, '"own"');
   if (workerLost.maxRetries !== 0) refuse("workerLost.maxRetries", workerLost.maxRetries, "0");
   for (const [index, rule] of rules.entries()) {
     if (rule.then === "defer") refuse(`rules[${index}].then`, rule.then, '"retry" or "fail"');
-    if (rule.maxRetries) refuse(`rules[${index}].maxRetries`, rule.maxRetries, "0, or no such field,");
+    if (rule.maxRetries) refuse(`rules[${index}].maxRetries`, rule.maxRetries, "0 or left out");
   }
 }
 
-// From the rules people write to those that are stored: every condition a list or null, statuses as ranges, signals
-// by their full names, message parts in lower case, so that matching is plain comparison.
+// Stored rules can be matched by plain comparison: every condition is a list or null, statuses are ranges, signals have
+// their full names, message parts are in lower case.
 
 const MAX_RULES = 100;
 const MAX_LIST = 100;
@@ -197,10 +193,10 @@ const MAX_PART = 200;
 const RULE_FIELDS = ["if", "then", "maxRetries", "backoff"] as const;
 const RULE_VERDICTS = ["retry", "fail", "defer"] as const;
 const CONDITIONS = ["kind", "exitCode", "signal", "error", "message", "status", "attempt"] as const;
-/** A lost worker is no failure of the job: `workerLost` rules there. */
+/** A lost worker is not a failure of the job: `workerLost` decides there. */
 const KINDS = FAILURE_KINDS.filter((kind) => kind !== "lost");
 
-/** All that Linux, macOS, the BSDs and Windows under Node report, without their SIG. */
+/** The signals of Linux, macOS, the BSDs and Windows under Node, without SIG. */
 const SIGNALS: readonly string[] = (
   "HUP INT QUIT ILL TRAP ABRT IOT BUS FPE KILL USR1 SEGV USR2 PIPE ALRM TERM CHLD STKFLT CONT STOP TSTP TTIN TTOU URG " +
   "XCPU XFSZ VTALRM PROF WINCH IO POLL LOST PWR SYS INFO EMT BREAK"
@@ -213,8 +209,8 @@ export function resolveRule(value: unknown, path: string, context: BackoffContex
   const verdict = asOneOf(fields.then, RULE_VERDICTS, fieldPath(path, "then"));
   for (const field of ["maxRetries", "backoff"] as const) {
     if (verdict !== "fail" || fields[field] === undefined) continue;
-    const problem = `"${field}" says nothing where the rule fails the job`;
-    throw new ConfigError({ path: fieldPath(path, field), given: fields[field], allowed: "no such field", problem });
+    const problem = 'has no effect with then: "fail"';
+    throw new ConfigError({ path: fieldPath(path, field), given: fields[field], problem, fix: "remove it" });
   }
   return {
     if: condition,
@@ -228,8 +224,8 @@ export function resolveRule(value: unknown, path: string, context: BackoffContex
 function resolveCondition(value: unknown, path: string): RuleCondition {
   const fields = asObject(value, path, CONDITIONS);
   if (CONDITIONS.every((name) => fields[name] === undefined)) {
-    // It would match every failure, and is more often a slip than meant; `kind` can list them all.
-    throw new ConfigError({ path, given: value, allowed: `at least one of ${CONDITIONS.join(", ")}` });
+    // It would match every failure, which is usually a mistake; `kind` can list all kinds.
+    throw new ConfigError({ path, given: value, allowed: `an object with at least one of ${CONDITIONS.join(", ")}` });
   }
   const read = reader(fields, path);
   return {
@@ -245,7 +241,7 @@ function resolveCondition(value: unknown, path: string): RuleCondition {
 
 type FieldCheck<T> = (value: unknown, path: string) => T;
 
-/** One, or a list of at least one: an empty list would match nothing, ever. */
+/** One, or a list of at least one: an empty list would never match. */
 function many<T>(check: FieldCheck<T>): FieldCheck<T[]> {
   return (value, path) => (Array.isArray(value) ? asList(value, path, check, MAX_LIST, 1) : [check(value, path)]);
 }
@@ -294,13 +290,13 @@ function asStatusRange(value: unknown, path: string): readonly [number, number] 
   if (hundreds !== undefined) return [Number(hundreds) * 100, Number(hundreds) * 100 + 99];
   const low = Number(from);
   const high = Number(to ?? from);
-  // A text that did not match gives NaN here, which is in no order.
+  // NaN where the text did not match.
   if (low <= high) return [low, high];
-  throw new ConfigError({ path, given: value, allowed: '100 to 599, "5xx", or a range like "500-504"' });
+  throw new ConfigError({ path, given: value, allowed: 'a status from 100 to 599, "5xx", or a range like "500-504"' });
 }
 
-// What follows a lost worker, field by field over the preset's. Losses either have a budget and a backoff of their
-// own or share the job's; the guard against poison stands beside both.
+// What follows a lost worker. Losses either have a limit and a backoff of their own or share those of the job; the poison
+// guard applies to both.
 
 const WORKER_LOST_FIELDS = ["charge", "maxRetries", "backoff", "poison"] as const;
 const CHARGES = ["own", "shared"] as const;
@@ -310,7 +306,7 @@ const MAX_POISON_LOSSES = 1_000;
 type Poison = NonNullable<WorkerLostPolicy["poison"]>;
 const DEFAULT_POISON = presets.default.workerLost.poison as Poison;
 
-/** A budget of its own where the preset has none: that of `default`, without its guard. */
+/** A limit and a backoff of its own: those of `default` where the preset has none. */
 export function ownLoss(base: WorkerLostPolicy): WorkerLostPolicy {
   return base.charge === "own" ? base : { ...presets.default.workerLost, poison: base.poison };
 }
@@ -329,9 +325,9 @@ export function resolveWorkerLost(
   if (charge === "shared") {
     for (const field of ["maxRetries", "backoff"] as const) {
       if (fields[field] === undefined) continue;
-      const problem = `"${field}" says nothing where losses share the job's budget and backoff`;
-      const allowed = 'no such field, or charge "own"';
-      throw new ConfigError({ path: fieldPath(path, field), given: fields[field], allowed, problem });
+      const problem = 'has no effect with charge: "shared"';
+      const fix = 'remove it, or set charge to "own"';
+      throw new ConfigError({ path: fieldPath(path, field), given: fields[field], problem, fix });
     }
     return { ...SHARED_LOSS, poison };
   }
@@ -346,7 +342,7 @@ export function resolveWorkerLost(
   };
 }
 
-/** `false` takes the guard away; fields not given come from the preset's guard, or from that of `default`. */
+/** `false` removes the guard; other fields default to those of the preset's guard, or of that of `default`. */
 function resolvePoison(value: unknown, path: string, base: Poison | null): Poison | null {
   if (value === false) return null;
   if (typeof value !== "object" || value === null) {

@@ -1,5 +1,5 @@
-/** The words in which people tell how a run ends, for a simulation: `fail`, `exit:7`, `http:503`, `lost`. Each becomes the
- *  outcome that a worker or the reaper would report, with the message that it would have. */
+/** The outcomes of attempts that a simulation can play: `fail`, `exit:7`, `http:503`, `lost`. Each becomes the outcome that a
+ *  worker or the reaper would report, with the same message. */
 import { nearest } from "../check.ts";
 import { type Failure, failure } from "../decision/failure.ts";
 import type { Outcome } from "../decision/outcome.ts";
@@ -11,10 +11,10 @@ import type { Job } from "../job/job.ts";
 export interface PlayedOutcome {
   /** As it was written. */
   readonly word: string;
-  /** run: a worker starts it. wait: nobody does, and it waits too long. cancel: somebody cancels it while it runs. */
+  /** run: a worker starts it. wait: no worker does, until it expires. cancel: it is cancelled while it runs. */
   readonly kind: "run" | "wait" | "cancel";
   readonly isSuccess: boolean;
-  /** `job` is as it was just before that end. */
+  /** `job` is the job just before that end. */
   outcome(job: Job, endsAt: number): Outcome;
 }
 
@@ -29,7 +29,7 @@ const MAX_WORDS = 10_000;
 export function playedOutcomes(text: string, path: string): PlayedOutcome[] {
   const words = text.split(/(?<!\\),/).map((word) => word.replaceAll("\\,", ",").trim());
   if (words.length <= MAX_WORDS) return words.map((word) => playedOutcome(word, path));
-  throw new ConfigError({ path, given: words.length, allowed: `at most ${MAX_WORDS} outcomes` });
+  throw new ConfigError({ path, given: words.length, allowed: `a list of at most ${MAX_WORDS} outcomes` });
 }
 
 export function playedOutcome(text: string, path: string): PlayedOutcome {
@@ -38,7 +38,8 @@ export function playedOutcome(text: string, path: string): PlayedOutcome {
   const argument = colon < 0 ? null : text.slice(colon + 1).trim();
   const word = WORDS.get(name);
   if (word === undefined) {
-    throw new ConfigError({ path, given: text, allowed: OUTCOME_FORMS, nearest: nearest(name, [...WORDS.keys()]) });
+    const near = nearest(name, [...WORDS.keys()]);
+    throw new ConfigError({ path, given: text, allowed: `one of ${OUTCOME_FORMS}`, nearest: near });
   }
   const made = word.make(argument);
   if (made === null) throw new ConfigError({ path, given: text, allowed: word.allowed });
@@ -47,13 +48,13 @@ export function playedOutcome(text: string, path: string): PlayedOutcome {
   return { word: text, kind: word.kind ?? "run", isSuccess, outcome };
 }
 
-/** How it ends, or, where that depends on the job, what tells it. */
+/** An outcome, or a function where it depends on the job. */
 type OutcomeOrFunction = Outcome | PlayedOutcome["outcome"];
 
 interface OutcomeWord {
   readonly kind?: PlayedOutcome["kind"];
   readonly allowed: string;
-  /** From what stands behind the colon, or null without one. The answer is null if that is no good. */
+  /** From the text after the colon, null without one. Returns null if that is not valid. */
   make(argument: string | null): OutcomeOrFunction | null;
 }
 
@@ -79,7 +80,7 @@ const WORDS: ReadonlyMap<string, OutcomeWord> = new Map<string, OutcomeWord>([
 ]);
 
 function alone(name: string, outcome: OutcomeOrFunction): OutcomeWord {
-  return { allowed: `${name}, with nothing behind it`, make: (argument) => (argument === null ? outcome : null) };
+  return { allowed: `${name} without an argument`, make: (argument) => (argument === null ? outcome : null) };
 }
 
 function failedBy(parts: Parameters<typeof failure>[0]): Outcome {
@@ -93,7 +94,7 @@ function exited(text: string | null, least: number): Outcome | null {
   return failedBy({ kind: "exit", message: `exit code ${exitCode}`, exitCode });
 }
 
-/** As errors are printed: `TypeError: x is no function` has the name by which rules know it. */
+/** As errors are printed: `TypeError: x is not a function` has the name that rules match. */
 function thrown(text: string | null): Outcome | null {
   if (text === null || text === "") return null;
   const [, name = "Error", message = text] = /^([A-Za-z_$][\w$]*(?:Error|Exception)): *(.+)$/s.exec(text) ?? [];
@@ -101,7 +102,7 @@ function thrown(text: string | null): Outcome | null {
 }
 
 function logical(reason: string | null): Outcome {
-  return failedBy({ kind: "result", class: "logical", message: reason || "the task said no" });
+  return failedBy({ kind: "result", class: "logical", message: reason || "rejected by the task" });
 }
 
 function overBudget(reason: string | null): Outcome {
@@ -112,7 +113,7 @@ function overBudget(reason: string | null): Outcome {
   });
 }
 
-/** As the executor of requests judges them, where a request says nothing of what it expects: 2xx is an answer. */
+/** As for requests without `expect`: 2xx is a success. */
 function answered(text: string | null): Outcome | null {
   const [, code = "", wait] = /^(\d{3})(?::(.+))?$/.exec(text ?? "") ?? [];
   const status = wholeIn(code, 100, 599);
@@ -130,7 +131,7 @@ function timedOut({ timeoutMs }: Job): Outcome {
   return { kind: "timeout", failure: failure({ kind: "timeout", message }) };
 }
 
-/** Seen alive to its end: how long that was, the poison guard asks. */
+/** Renewed until its end, which the poison guard reads. */
 function lost({ worker }: Job, endsAt: number): Outcome {
   return { kind: "lost", why: "lease_expired", session: worker, renewedAt: endsAt, by: null };
 }
@@ -160,7 +161,7 @@ function wholeIn(text: string | null, min: number, max: number): number | null {
   return value >= min && value <= max ? value : null;
 }
 
-/** NaN if it is no duration. */
+/** NaN if it is not a duration. */
 function spanIn(text: string): number {
   try {
     return toMs(/^\d+$/.test(text) ? `${text}s` : text, ""); // as in the header, a bare number is in seconds

@@ -4,7 +4,7 @@
 
 import { asInteger, asList, asObject, asOneOf, asText, checkOptions, fieldPath } from "../check.ts";
 import { asSpan, type Duration, toInstant, toMs } from "../duration.ts";
-import { ConfigError } from "../errors.ts";
+import { ConfigError, show } from "../errors.ts";
 import { RESOURCE_PREFIX, type ResourcesInput, toResources } from "../input/resources.ts";
 import { MAX_JOB_NAME } from "../job/job-name.ts";
 import { MAX_KEY, MAX_NAME } from "../names.ts";
@@ -108,7 +108,7 @@ export const SUBMIT_OPTIONS = {
     check: (value: unknown) => value as PolicyInput,
     wire: {
       description:
-        "How often and when to retry: a number of runs, false for one run, or an object as in the guide on retry policies, " +
+        "How often and when to retry: a number of attempts, false for one, or an object as in the guide on retry policies, " +
         'such as {"maxAttempts": 5, "backoff": {"initial": "1s", "factor": 2, "max": "1m"}}.',
     },
   },
@@ -172,8 +172,8 @@ export const WIRE_OPTION_NAMES = OPTION_NAMES.filter((name) => "wire" in SUBMIT_
 export function eachOption(options: SubmitOptions, take: (name: OptionName, checked: unknown) => void): void {
   checkOptions(options, OPTION_NAMES, "submit");
   if (options.delay !== undefined && options.runAt !== undefined) {
-    const allowed = "either delay or runAt, not both";
-    throw new ConfigError({ path: "submit.delay", given: options.delay, allowed });
+    const problem = "cannot be used together with runAt";
+    throw new ConfigError({ path: "submit.delay", given: options.delay, problem });
   }
   for (const name of Object.keys(options) as OptionName[]) {
     const value = options[name];
@@ -186,14 +186,20 @@ export function eachOption(options: SubmitOptions, take: (name: OptionName, chec
 function asLabels(value: unknown, path: string): Readonly<Record<string, string>> {
   const reserved = Object.keys(asObject(value, path)).find((name) => name.startsWith(RESOURCE_PREFIX));
   if (reserved === undefined) return value as Readonly<Record<string, string>>;
-  const allowed = `names that do not begin with ${RESOURCE_PREFIX}; say it with resources`;
-  throw new ConfigError({ path, given: reserved, allowed });
+  const problem = `${show(reserved)} is reserved`;
+  throw new ConfigError({ path, given: reserved, problem, fix: "use the option resources" });
 }
 
 function asSources(value: unknown, path: string): Readonly<Record<string, NamedSource>> {
   const entries = Object.entries(asObject(value, path));
   if (entries.length > MAX_SOURCES) {
-    throw new ConfigError({ path, given: entries.length, allowed: `at most ${MAX_SOURCES} names` });
+    const shown = `${entries.length} names`;
+    throw new ConfigError({
+      path,
+      given: entries.length,
+      allowed: `an object with at most ${MAX_SOURCES} names`,
+      shown,
+    });
   }
   for (const [name, source] of entries) {
     asText(name, path, 50);

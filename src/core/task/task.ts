@@ -245,15 +245,22 @@ export function task(
     throw new ConfigError({ path: "task", given: kind, allowed: 'a name, as in task("resize-image", handler)' });
   }
   if (typeof second === "function" && third !== undefined) {
-    const allowed = `nothing after the handler; options come before it, as in task("${kind}", { retry: 3 }, handler)`;
-    throw new ConfigError({ path: `task ${kind}`, given: third, allowed });
+    const problem = "has an argument after the handler";
+    const fix = `put options before it, as in task("${kind}", { retry: 3 }, handler)`;
+    throw new ConfigError({ path: `task ${kind}`, given: third, problem, fix });
   }
   if (typeof handler !== "function") {
-    throw new ConfigError({ path: `task ${kind}`, given: handler, allowed: "a handler function as the last argument" });
+    const problem = "has no handler";
+    throw new ConfigError({
+      path: `task ${kind}`,
+      given: handler,
+      problem,
+      fix: "pass a function as the last argument",
+    });
   }
   const { schema } = options;
   if (schema !== undefined && typeof schema?.["~standard"]?.validate !== "function") {
-    const allowed = "a schema that follows Standard Schema, as of zod, valibot or arktype";
+    const allowed = "a schema that follows Standard Schema, such as one of zod, valibot or arktype";
     throw new ConfigError({ path: `task ${kind}.schema`, given: schema, allowed });
   }
   return Object.freeze({ kind, options, handler });

@@ -43,7 +43,7 @@ export function changed(job: JobInfo, change: AgentChange, roles: RoleSources | 
   const { role, ...others } = change;
   const isChanged = Object.values(change).some((each) => each !== undefined);
   if (isChanged && job.kind !== "exec") {
-    const allowed = "only a job that is a command has a prompt, a model, a command or a role";
+    const allowed = "a job of kind exec: only those have a prompt, a model, a command or a role";
     throw new ConfigError({ path: "resubmit", given: job.kind, allowed });
   }
   const copy = copyOf(job);
@@ -141,7 +141,7 @@ function isAgent({ env }: ExecInput): boolean {
 function checkAgent(input: ExecInput, field: string): void {
   if (isAgent(input)) return;
   const problem = `the job is no AgentTask, so it has no ${field}`;
-  throw new ConfigError({ path: `resubmit.${field}`, given: undefined, allowed: "only a command", problem });
+  throw new ConfigError({ path: `resubmit.${field}`, given: undefined, problem });
 }
 
 // `resubmit`: a job like another, with another prompt, model, command or role, over an engine in this process or a

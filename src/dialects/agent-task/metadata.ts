@@ -98,7 +98,7 @@ function readLabels(value: unknown, path: string): string[] {
   return labels.map(([name, text]) => {
     const tag = `${name}=${text}`;
     if (isName(tag)) return tag;
-    const allowed = `at most ${MAX_NAME} characters together with its name, none of them control characters`;
+    const allowed = `at most ${MAX_NAME} characters together with its name, without control characters`;
     throw new ConfigError({ path: fieldPath(path, name), given: text, allowed });
   });
 }
@@ -114,7 +114,7 @@ function readAnnotations(value: unknown, path: string): Record<string, string> {
   const annotations: Record<string, string> = Object.create(null);
   for (const [name, text] of kept) {
     if (name.startsWith(PREFIX) || name.length > MAX_ANNOTATION_NAME || name.trim() === "") {
-      const allowed = `names of 1 to ${MAX_ANNOTATION_NAME} characters, not beginning with ${PREFIX}`;
+      const allowed = `a name of 1 to ${MAX_ANNOTATION_NAME} characters, not starting with ${PREFIX}`;
       throw new ConfigError({ path: fieldPath(path, name), given: name, allowed });
     }
     annotations[name] = text;

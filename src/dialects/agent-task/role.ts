@@ -114,9 +114,8 @@ function readNamed(document: object, name: string, path: string, notes: string[]
     return readRole(document, notes);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const { allowed, message } = error;
-    const problem = `the ${ROLE_KIND} ${show(name)} has a mistake: ${message.split("; allowed: ")[0]}`;
-    throw new ConfigError({ path, given: name, allowed, nearest: error.nearest, problem });
+    const problem = `the ${ROLE_KIND} ${show(name)} has a mistake: ${error.path}: ${error.problem}`;
+    throw new ConfigError({ path, given: name, nearest: error.nearest, problem });
   }
 }
 

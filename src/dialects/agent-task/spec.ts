@@ -190,7 +190,7 @@ function readEnv(value: unknown, path: string): Record<string, string> {
         path: nameAt,
         given: name,
         allowed: "each name once",
-        problem: `${show(name)} comes twice`,
+        problem: `${show(name)} is listed twice`,
       });
     }
     env[known] = asArgument(text, textAt);

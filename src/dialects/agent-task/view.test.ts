@@ -236,7 +236,7 @@ describe("a changed task", () => {
     expect(() => changed(command, { prompt: "x" })).toThrow(/^resubmit\.prompt: the job is no AgentTask/);
     expect(() => changed(command, { model: "x" })).toThrow(/no AgentTask/);
     expect(changed(command, { command: ["a"] }).input).toEqual({ argv: ["a"] });
-    expect(() => changed(bare(), { command: ["a"] })).toThrow(/only a job that is a command/);
+    expect(() => changed(bare(), { command: ["a"] })).toThrow(/a job of kind exec/);
     for (const wrong of [{ prompt: " " }, { model: "" }, { command: [] }, { command: [""] }, { command: [1] }]) {
       expect(() => changed(job, wrong as never)).toThrow(/^resubmit/);
     }

@@ -27,7 +27,7 @@ function readSelector(value: unknown, path: string): Record<string, string> {
       throw new ConfigError({
         path: where,
         given: name,
-        allowed: "names that do not begin with runtime/ or resource/",
+        allowed: "a name that does not start with runtime/ or resource/",
       });
     }
     labels[asText(name, where, 200)] = asText(text, where, 200);

@@ -100,7 +100,7 @@ export function readLaunch(body: unknown, settings: FlusterSettings): FlusterLau
 const MAX_NOTES = 4_000;
 
 function launchName(name: unknown): string {
-  const allowed = `a name of 1 to ${MAX_FLUSTER_ID} characters, not only spaces, none of them control characters`;
+  const allowed = `a name of 1 to ${MAX_FLUSTER_ID} characters, not only spaces, without control characters`;
   if (name === undefined) {
     throw new ConfigError({ path: "name", given: name, allowed, problem: "Job name is required" });
   }
@@ -122,12 +122,12 @@ function noLaunchEntrypoint(hasBoth: boolean): ConfigError {
 function bundleOf(fields: Readonly<Record<string, unknown>>): string | null {
   const { bundle_gcs_path: path, bundle_blob: blob, serialized_entrypoint: pickle } = fields;
   if (path !== undefined) {
-    const allowed = "bundle_blob, or no bundle: workers fetch nothing from other storage";
+    const allowed = "left out: workers fetch nothing from other storage; use bundle_blob";
     throw new ConfigError({ path: "bundle_gcs_path", given: path, allowed });
   }
   if (blob === undefined) return null;
   if (pickle !== undefined) return blob as string;
-  const allowed = "none: a bundle is for serialized_entrypoint; a command finds what lies on its worker";
+  const allowed = "left out: a bundle is for serialized_entrypoint; a command uses the files of its worker";
   throw new ConfigError({ path: "bundle_blob", given: "a bundle", allowed });
 }
 

@@ -125,7 +125,9 @@ describe("a retry config", () => {
 
 describe("ports", () => {
   it("that clash are told by the name that a command would know", () => {
-    expect(() => job({ ports: ["my-port", "MY_PORT"] })).toThrow(/"MY_PORT" would be FLUSTER_PORT_MY_PORT, which/);
+    expect(() => job({ ports: ["my-port", "MY_PORT"] })).toThrow(
+      /"MY_PORT" has the variable FLUSTER_PORT_MY_PORT, which/,
+    );
   });
 
   it("are given by the worker, under fluster's names", () => {

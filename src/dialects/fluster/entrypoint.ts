@@ -147,7 +147,7 @@ export function flusterWork(
   const [form] = given;
   if (form === undefined || given.length > 1) throw noEntrypoint(entrypoint);
   if (forms.args !== undefined && form !== "task") {
-    const allowed = "no such field, or a task that takes them; the arguments of a command belong to it";
+    const allowed = "left out, unless a task takes them; the arguments of a command are part of it";
     throw new ConfigError({ path: "entrypoint.args", given: forms.args, allowed });
   }
   if (form === "command") return command({ argv: forms.command as string[] }, "entrypoint.command", parts);
@@ -186,10 +186,8 @@ function portsOf(value: unknown): string[] {
     return checkPorts(value, "ports");
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    const { path: found, message, given, allowed, nearest } = error;
-    const path = found ?? "ports";
-    const problem = theirVariable(message.slice(`${path}: `.length, message.indexOf("; allowed: ")));
-    throw new ConfigError({ path, given, allowed, nearest, problem });
+    const { path, given, nearest } = error;
+    throw new ConfigError({ path: path ?? "ports", given, nearest, problem: theirVariable(error.problem) });
   }
 }
 
@@ -202,7 +200,7 @@ function noEntrypoint(given: unknown): ConfigError {
 function refuseForTask(path: string, given: readonly string[]): void {
   if (given.length === 0) return;
   const problem = "a task is a function of a running worker, which has its own environment";
-  throw new ConfigError({ path, given, allowed: "none; give what it needs in entrypoint.args", problem });
+  throw new ConfigError({ path, given, problem, fix: "pass what it needs in entrypoint.args" });
 }
 
 function command(
@@ -230,10 +228,9 @@ function command(
 /** A mistake in a command, by its place in the document: all else of it has been checked. */
 function underTheirName(error: unknown, name: string): unknown {
   if (!(error instanceof ConfigError)) return error;
-  const { path, message, given, allowed, nearest } = error;
+  const { path, given, nearest, problem } = error;
   const [, rest = ""] = /^input\.(?:argv|command)(.*)$/s.exec(path ?? "") ?? [];
-  const problem = message.slice(`${path}: `.length, message.indexOf("; allowed: "));
-  return new ConfigError({ path: name + rest, given, allowed, nearest, problem });
+  return new ConfigError({ path: name + rest, given, nearest, problem });
 }
 
 function envOf(value: unknown, notes: string[]): Record<string, string> {
@@ -251,5 +248,5 @@ function envOf(value: unknown, notes: string[]): Record<string, string> {
   const ours = Object.keys(env).find((name) => OURS.test(name));
   if (ours === undefined) return env;
   const path = fieldPath("environment.env_vars", ours);
-  throw new ConfigError({ path, given: ours, allowed: "other names: the worker sets this one" });
+  throw new ConfigError({ path, given: ours, allowed: "another name: the worker sets this one" });
 }

@@ -29,7 +29,7 @@ export type ProtoMessage = { readonly [name: string]: ProtoField };
 export function readProto(value: unknown, message: ProtoMessage, path: string): Record<string, unknown> {
   const names = new Map(Object.keys(message).flatMap((name) => [name, lowerCamel(name)].map((each) => [each, name])));
   if (!isPlain(value)) {
-    const problem = value === undefined ? "the body is empty" : `got ${show(value)}`;
+    const problem = value === undefined ? "the body is empty" : undefined;
     const allowed = "a JSON object, such as {}";
     throw new ConfigError({ path: path === "" ? "body" : path, given: value, allowed, problem });
   }

@@ -32,7 +32,7 @@ function oneStep(document: unknown, notes: string[]): OneStep {
   const fields = asObject(document, "", FIELDS);
   const { apiVersion, kind, workload } = fields;
   if (apiVersion !== undefined && !/^noetl\.io\/\w+$/.test(String(apiVersion))) {
-    throw new ConfigError({ path: "apiVersion", given: apiVersion, allowed: 'such as "noetl.io/v1"' });
+    throw new ConfigError({ path: "apiVersion", given: apiVersion, allowed: 'an API version such as "noetl.io/v1"' });
   }
   if (kind !== undefined) asOneOf(kind, ["Playbook"], "kind");
   const steps = asList(fields.workflow, "workflow", listed, MAX_STEPS, 1);

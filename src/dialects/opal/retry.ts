@@ -72,8 +72,8 @@ function asExponential(value: object, path: string): OpalExponential {
   const max = read("max", asSeconds, Math.max(DEFAULTS.max, initial));
   const jitter = read("jitter", (each, at) => asNumber(each, at, { min: 0, below: 1 }), DEFAULTS.jitter);
   if (max < initial) {
-    const problem = `got ${max}, and initial is ${initial}`;
-    throw new ConfigError({ path: `${path}.max`, given: max, problem, allowed: "at least initial" });
+    const shown = `${max}, and initial is ${initial}`;
+    throw new ConfigError({ path: `${path}.max`, given: max, allowed: "at least initial", shown });
   }
   return { initial, factor, max, jitter };
 }

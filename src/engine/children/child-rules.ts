@@ -92,7 +92,7 @@ export function refuseChildKey(key: string): void {
  *  parent's worker could neither renew nor report. */
 export function refuseChild({ parent }: SubmitItem): void {
   if (parent == null) return;
-  const allowed = "no parent: a child cannot be stored within a transaction of yours";
+  const allowed = "left out: a child cannot be stored within your transaction";
   throw new ConfigError({ path: "submit.parent", given: parent.id, allowed });
 }
 

@@ -103,6 +103,6 @@ function startOf({ query, request }: RouteCall): number | undefined {
   if (given === undefined) return query.after as number | undefined;
   const seq = typeof given === "string" && /^\d{1,16}$/.test(given) ? Number(given) : Number.NaN;
   if (Number.isSafeInteger(seq)) return seq;
-  const message = `Last-Event-ID: got ${show(given)}; allowed: the id of an event, a whole number`;
+  const message = `Last-Event-ID: must be the id of an event, a whole number; got ${show(given)}`;
   throw new PerdureError("invalid_request", message, { path: "Last-Event-ID" });
 }

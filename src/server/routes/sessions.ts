@@ -196,5 +196,5 @@ function named(value: string, path: string): string {
 }
 
 function refusal(path: string, given: unknown, allowed: string): PerdureError {
-  return new PerdureError("invalid_request", `${path}: got ${show(given)}; allowed: ${allowed}.`, { path });
+  return new PerdureError("invalid_request", `${path}: must be ${allowed}; got ${show(given)}.`, { path });
 }

@@ -37,8 +37,9 @@ export function environmentOf({ from, job, filled = {}, allow, own }: Environmen
   for (const [field, values] of Object.entries({ env: job, fill: filled })) {
     for (const [name, value] of Object.entries(values)) {
       if (isRisky(name) && !allow.includes("*") && !allow.includes(name)) {
-        const allowed = `names that do not affect how programs are loaded; permit it with the worker's allowEnv: ["${name}"]`;
-        throw new ConfigError({ path: `${field}.${name}`, given: name, allowed });
+        const problem = "may affect how programs are loaded";
+        const fix = `permit it with the worker's allowEnv: ["${name}"]`;
+        throw new ConfigError({ path: `${field}.${name}`, given: name, problem, fix });
       }
       env[name] = value;
     }

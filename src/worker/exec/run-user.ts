@@ -17,7 +17,7 @@ export interface RunUser {
 /** `given` is a name, `uid` or `uid:gid`. Throws if the user does not exist, or if this process cannot change the user. */
 export function findUser(given: string, path = "runAs"): RunUser {
   if (process.geteuid?.() !== 0) {
-    throw new ConfigError({ path, given, allowed: "nothing, unless the worker is started as root" });
+    throw new ConfigError({ path, given, allowed: "left out, unless the worker runs as root" });
   }
   const found = lookUp(given);
   if (found === null) throw new ConfigError({ path, given, allowed: "the name of a user, a uid, or uid:gid" });

@@ -61,7 +61,7 @@ function inputOf(payload: string): unknown {
   try {
     return JSON.parse(payload);
   } catch {
-    throw new ConfigError({ path: "payload", given: "text", allowed: "JSON", problem: "got text that is not JSON" });
+    throw new ConfigError({ path: "payload", given: "text", allowed: "JSON", shown: "other text" });
   }
 }
 

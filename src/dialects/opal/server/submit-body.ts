@@ -60,12 +60,7 @@ async function fromForm(form: FormData): Promise<OpalForm> {
   const fields: Record<string, unknown> = Object.create(null);
   for (const [name, value] of form) {
     if (name in fields)
-      throw new ConfigError({
-        path: name,
-        given: "more than one",
-        problem: "given more than once",
-        allowed: "each field once",
-      });
+      throw new ConfigError({ path: name, given: "more than one", problem: "is given more than once" });
     fields[name] = value;
   }
   checkKeys(fields, FIELDS, "");
