@@ -1,4 +1,4 @@
-/** The folder of copies against what strangers put in its way. */
+/** The folder of copies, with files and links of others in its way. */
 import {
   chmodSync,
   chownSync,
@@ -49,7 +49,7 @@ async function namesIn(folder: MirrorFolder, path: readonly string[]): Promise<s
 }
 
 describe("a folder of copies", () => {
-  it("is made for the owner alone, with its folders, and is known again", async () => {
+  it("is created private, with its folders, and is recognized again", async () => {
     const { path, folder } = await opened();
     expect(statSync(path).mode & 0o777).toBe(0o700);
     expect(readdirSync(path).sort()).toEqual([".mark", ".parts", "a", "logs"]);
@@ -68,7 +68,7 @@ describe("a folder of copies", () => {
     expect(await namesIn(again, ["none", "at", "all"])).toEqual([]);
   });
 
-  it("has a file whole or not at all: what breaks off leaves the one before", async () => {
+  it("writes files atomically: an interrupted write leaves the previous file", async () => {
     const { path, folder } = await opened();
     await folder.write(["a", "x"], "before");
     async function* breaking() {
@@ -88,7 +88,7 @@ describe("a folder of copies", () => {
     });
   });
 
-  it("has files that grow by whole lines, and keeps one older file", async () => {
+  it("appends whole lines, and keeps one older file", async () => {
     const { path, folder } = await opened();
     for (const line of ["1\n", "2\n", "3\n"])
       await folder.append(["logs", "pool", "x"], line, 4, ["logs", "pool", "y"]);
@@ -97,7 +97,7 @@ describe("a folder of copies", () => {
     ]);
   });
 
-  it("made anew where it was deleted, as a whole or in part, reports that it lacks files", async () => {
+  it("created again after it was deleted, wholly or in part, reports missing files", async () => {
     const { path, folder } = await opened();
     rmSync(path, { recursive: true });
     expect(await folder.isWhole()).toBe(false);
@@ -112,7 +112,7 @@ describe("a folder of copies", () => {
   it.each([
     ["a link", (path: string, to: string) => symlinkSync(to, path)],
     ["a file", writeFileSync],
-  ])("writes, adds and removes nothing through %s in place of a folder", async (_what, plant) => {
+  ])("writes, appends and removes nothing through %s in place of a folder", async (_what, plant) => {
     const { path, outside, folder } = await opened();
     plant(join(path, "a", "job"), outside);
     await expect(folder.write(["a", "job", "x"], "ours")).rejects.toThrow(
@@ -124,12 +124,12 @@ describe("a folder of copies", () => {
     await expect(folder.modifiedAt(["a", "job", "kept"])).rejects.toThrow("remove it");
     await expect(namesIn(folder, ["a", "job"])).rejects.toThrow("remove it");
     expect(readdirSync(outside)).toEqual(["kept"]);
-    await folder.remove(["a", "job"]); // it alone
+    await folder.remove(["a", "job"]); // only the link
     expect(readFileSync(join(outside, "kept"), "utf8")).toBe("theirs");
     await folder.write(["a", "job", "x"], "ours");
   });
 
-  it("replaces a link in place of a file, and adds to none", async () => {
+  it("replaces a link in place of a file, and never appends to one", async () => {
     const { path, outside, folder } = await opened();
     symlinkSync(join(outside, "kept"), join(path, "a/x"));
     await folder.write(["a", "x"], "ours");
@@ -141,7 +141,7 @@ describe("a folder of copies", () => {
     expect(readFileSync(join(outside, "kept"), "utf8")).toBe("theirs");
   });
 
-  it.each(["", ".", "..", "a/b", "a\0b"])("takes %j for no name", async (name) => {
+  it.each(["", ".", "..", "a/b", "a\0b"])("rejects the name %j", async (name) => {
     const { folder } = await opened();
     await expect(folder.write(["a", name], "x")).rejects.toThrow("is not a valid file name");
     await expect(folder.remove([name, "x"])).rejects.toThrow("is not a valid file name");
@@ -150,12 +150,12 @@ describe("a folder of copies", () => {
 });
 
 describe("a folder whose removal was cut short", () => {
-  it("is taken with only our own names in it, and marked again; nothing is made in one without its mark", async () => {
+  it("is accepted with only our own names in it, and marked again; without its mark nothing is created in it", async () => {
     const { path, folder } = await opened();
     rmSync(join(path, ".mark"));
     rmSync(join(path, "a"), { recursive: true });
     await expect(folder.write(["a", "x"], "ours")).rejects.toThrow("was deleted");
-    expect(readdirSync(path).sort()).toEqual([".parts", "logs"]); // a removal goes on undisturbed
+    expect(readdirSync(path).sort()).toEqual([".parts", "logs"]); // the removal is not disturbed
     expect(await folder.isWhole()).toBe(false);
     folder.close();
     rmSync(join(path, ".mark"));
@@ -168,7 +168,7 @@ describe("a folder whose removal was cut short", () => {
     ["logs/theirs", (path: string) => mkdirSync(join(path, "logs/theirs"), { recursive: true })],
     ["a", (path: string) => symlinkSync(tmpdir(), join(path, "a"))],
     ["theirs", (path: string) => writeFileSync(join(path, "theirs"), "")],
-  ])("is refused with %s in it, as a thing of somebody else", async (name, plant) => {
+  ])("is refused with the foreign file %s in it", async (name, plant) => {
     const path = newPlace();
     chmodSync(path, 0o700);
     mkdirSync(join(path, ".parts"));
@@ -178,7 +178,7 @@ describe("a folder whose removal was cut short", () => {
     expect(existsSync(join(path, ".mark"))).toBe(false);
   });
 
-  it("stays refused while another server has it, however often it is tried", async () => {
+  it("stays refused while another server holds it, however often it is tried", async () => {
     let isFree = true;
     const { path, folder } = await opened({ lock: async () => (isFree ? () => {} : null) });
     isFree = false;
@@ -195,7 +195,7 @@ describe("a folder that cannot be used", () => {
       (error: Error) => error.message,
     );
 
-  it("is refused with what to do: a file, a link, the files of others, no folder above it", async () => {
+  it("is refused with advice: a file, a link, foreign files, no parent folder", async () => {
     const place = newPlace();
     writeFileSync(join(place, "file"), "");
     symlinkSync(place, join(place, "link"));
@@ -210,7 +210,7 @@ describe("a folder that cannot be used", () => {
     expect(await refusal("/proc/perdure-copy")).toMatch(/cannot be created \(E\w+\); choose another directory/);
   });
 
-  it("is refused where others may write, or it is somebody else's, or another server has it", async () => {
+  it("is refused if others may write to it, another user owns it, or another server holds it", async () => {
     const place = newPlace();
     const path = join(place, "open");
     mkdirSync(path);

@@ -31,7 +31,7 @@ describe("ids", () => {
     }
   });
 
-  it("carry 62 random bits each, fresh ones each time", () => {
+  it("have 62 random bits each, new ones each time", () => {
     const make = idMaker({ now: () => 1, randomBytes: random });
     const seen = Array.from({ length: 2_000 }, () => BigInt(`0x${bits(make("job")).slice(16)}`) & ((1n << 62n) - 1n));
     expect(new Set(seen).size).toBe(seen.length);
@@ -44,7 +44,7 @@ describe("ids", () => {
     expect(zeros).toBe(0n); // and clear at times
   });
 
-  it("sort as they were made, within a millisecond and across, also when the clock goes back", () => {
+  it("sort in the order of creation, within a millisecond and across, also when the clock goes back", () => {
     let now = 1_000_000;
     const make = idMaker({ now: () => now, randomBytes: random });
     const made: string[] = [];
@@ -56,7 +56,7 @@ describe("ids", () => {
     expect(new Set(made).size).toBe(made.length);
   });
 
-  it("go on into the next millisecond when one is used up, and do not fall behind it", () => {
+  it("continue in the next millisecond when one is used up, and do not fall behind it", () => {
     let now = 5_000;
     const make = idMaker({ now: () => now, randomBytes: random });
     const made = Array.from({ length: 10_000 }, () => make("job"));
@@ -66,7 +66,7 @@ describe("ids", () => {
     expect(new Set(made).size).toBe(made.length);
   });
 
-  it("of two makers do not collide in the same millisecond", () => {
+  it("of two generators do not collide in the same millisecond", () => {
     const makers = [0, 1].map(() => idMaker({ now: () => 7, randomBytes: random }));
     const made = makers.flatMap((make) => Array.from({ length: 5_000 }, () => make("job")));
     expect(new Set(made).size).toBe(made.length);
@@ -84,7 +84,7 @@ describe("ids", () => {
     ...["job_000000000000000000000000000", "job_80000000000000000000000000", "job_0000000000000000000000000i"],
     ...["job_0000000000000000000000000l", "job_0000000000000000000000000o", "job_0000000000000000000000000u"],
     ...["job_0000000000000000000000000A", "job_00000000000000000000000000\n", " job_00000000000000000000000000"],
-  ])("are told from what is no id: %j", (text) => {
+  ])("are distinguished from text that is not an id: %j", (text) => {
     expect(isId(text, "job")).toBe(false);
   });
 });

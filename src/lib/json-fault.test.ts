@@ -17,12 +17,12 @@ describe("what is wrong with a JSON text", () => {
     ['"a\nb"', "unterminated string, or a character that must be escaped, at line 1, column 3"],
     ['["\\x"]', "unterminated string, or a character that must be escaped, at line 1, column 3"],
     ["[1}", "expected a comma or the end of the list or object at line 1, column 3"],
-  ])("tells of %j", (text, message) => {
+  ])("is reported for %j", (text, message) => {
     expect(() => JSON.parse(text)).toThrow();
     expect(jsonFault(text)).toBe(message);
   });
 
-  it("finds a place in every text that JSON.parse refuses", () => {
+  it("finds a position in every text that JSON.parse rejects", () => {
     const piece = fc.constantFrom(
       "{",
       "}",
@@ -54,7 +54,7 @@ describe("what is wrong with a JSON text", () => {
     );
   });
 
-  it("does so for megabytes without tripping", () => {
+  it("handles megabytes", () => {
     const size = IS_FULL ? 10_000_000 : 2_000_000;
     expect(jsonFault(`["${"a".repeat(size)}`)).toMatch(/^unterminated string/);
     expect(jsonFault(`["${"\\n".repeat(size / 2)}"`)).toMatch(/^expected a comma/);

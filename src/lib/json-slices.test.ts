@@ -24,7 +24,7 @@ function objectText(parts: [string, boolean, string, string, string][], lead: st
 }
 
 describe("slices of JSON text", () => {
-  it("are what JSON.parse finds, byte for byte as they came", () => {
+  it("are what JSON.parse finds, byte for byte", () => {
     fc.assert(
       fc.property(members, space, (parts, lead) => {
         const text = objectText(parts, lead);
@@ -40,7 +40,7 @@ describe("slices of JSON text", () => {
     );
   });
 
-  it("of a list are its elements in their order", () => {
+  it("of a list are its elements in order", () => {
     fc.assert(
       fc.property(fc.array(fc.tuple(value, space, space)), space, members, (items, lead, rest) => {
         const list = `[${lead}${items.map(([text, a, b]) => `${a}${text}${b}`).join(",")}]`;
@@ -52,7 +52,7 @@ describe("slices of JSON text", () => {
     );
   });
 
-  it("are null where there is no object, no such member, or no list", () => {
+  it("are null without an object, the member, or a list", () => {
     expect(sliceOf("[1]", "a")).toBeNull();
     expect(sliceOf(' "{}" ', "a")).toBeNull();
     expect(sliceOf("{}", "a")).toBeNull();
@@ -61,7 +61,7 @@ describe("slices of JSON text", () => {
     expect(slicesOf('{"a":[]}', "a")).toEqual([]);
   });
 
-  it("reads a name with escapes as the name it is, and takes the last of two", () => {
+  it("decodes a name with escapes, and uses the last of two equal names", () => {
     expect(sliceOf('{"\\u0069nput": 1, "input" : 2.0 }', "input")).toBe("2.0");
     expect(sliceOf('{"input": 1, "\\u0069nput":[ 2 ]}', "input")).toBe("[ 2 ]");
   });

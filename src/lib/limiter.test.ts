@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { limiter } from "./limiter.ts";
 
-it("does few at a time, in the order in which they came, whatever becomes of them", async () => {
+it("limits concurrent work, in order of arrival, also after failures", async () => {
   const limited = limiter(2);
   const begun: number[] = [];
   const ends: (() => void)[] = [];

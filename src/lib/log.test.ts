@@ -12,14 +12,14 @@ function bench() {
   return { time, lines, log };
 }
 
-describe("trouble that repeats itself", () => {
-  it("is a line when it begins and one when it is over, with a count, however often it hits", () => {
+describe("an ongoing problem", () => {
+  it("logs one line when it starts and one when it is over, with a count", () => {
     const { time, lines, log } = bench();
     log.works();
     for (let i = 0; i < 10_000; i++) {
       time.ms += 2;
       log.failed("full", "no room left", i % 100 === 0 ? "rounds" : "requests");
-      if (i % 500 === 0) log.works(); // a small write still fits: that ends nothing
+      if (i % 500 === 0) log.works(); // one success does not end it
     }
     expect(log.trouble).toMatchObject({ kind: "full", since: 2 });
     time.ms += 5_000;
@@ -34,7 +34,7 @@ describe("trouble that repeats itself", () => {
     expect(lines).toHaveLength(3);
   });
 
-  it("is a line more when its kind changes, not each time that kinds take turns", () => {
+  it("logs one more line when its kind changes, not each time that kinds alternate", () => {
     const { time, lines, log } = bench();
     for (let i = 0; i < 1_000; i++) {
       time.ms += 10;

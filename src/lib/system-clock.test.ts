@@ -25,7 +25,7 @@ describe("the system clock", () => {
     expect(call).toHaveBeenCalledOnce();
   });
 
-  it.each([2 ** 31 - 1, 2 ** 31, 2 ** 32])("fires after %i ms exactly, at the edges of what timers can", (ms) => {
+  it.each([2 ** 31 - 1, 2 ** 31, 2 ** 32])("fires after %i ms exactly, at the limits of timers", (ms) => {
     const call = vi.fn();
     systemClock.after(ms, call);
     vi.advanceTimersByTime(ms - 1);
@@ -34,7 +34,7 @@ describe("the system clock", () => {
     expect(call).toHaveBeenCalledOnce();
   });
 
-  it("can be told to forget, also in the middle of a long wait, and more than once", () => {
+  it("can be cancelled, also during a long wait, and more than once", () => {
     const call = vi.fn();
     const cancel = systemClock.after(60 * DAY_MS, call);
     vi.advanceTimersByTime(40 * DAY_MS);
@@ -45,7 +45,7 @@ describe("the system clock", () => {
     expect(vi.getTimerCount()).toBe(0);
   });
 
-  it("never fires for an endless wait, and at once for one that is over", () => {
+  it("never fires for an infinite wait, and at once for one in the past", () => {
     const [never, now, past] = [vi.fn(), vi.fn(), vi.fn()];
     const cancel = systemClock.after(Number.POSITIVE_INFINITY, never);
     systemClock.after(0, now);
@@ -58,7 +58,7 @@ describe("the system clock", () => {
     cancel();
   });
 
-  it("keeps the process alive for a timer, and not for a background one, all the way", () => {
+  it("keeps the process alive for a timer, but not for a background one, during the whole wait", () => {
     const unref = vi.fn();
     // By hand: a spy on a timer that is faked already would leave the fake behind for the files that come after.
     const faked = globalThis.setTimeout;
@@ -77,7 +77,7 @@ describe("the system clock", () => {
     }
   });
 
-  it("tells wall time and a time that only goes on", () => {
+  it("returns wall time and a time that never goes back", () => {
     const [wall, mono] = [systemClock.now(), systemClock.monotonic()];
     vi.advanceTimersByTime(1_000);
     expect(systemClock.now() - wall).toBe(1_000);

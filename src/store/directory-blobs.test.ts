@@ -37,8 +37,8 @@ async function text(stream: Readable | null): Promise<string | null> {
 
 const mode = (path: string) => statSync(path).mode & 0o777;
 
-describe("an attempt's place", () => {
-  it("is made for the owner alone, and tells of the one before", async () => {
+describe("the directory of an attempt", () => {
+  it("is private, and refers to the previous one", async () => {
     const { root, blobs, job } = open();
     const before = process.umask(0);
     onTestFinished(() => void process.umask(before));
@@ -46,13 +46,13 @@ describe("an attempt's place", () => {
     expect(first).toEqual({ dir: join(root, job, "attempt_1"), previous: null });
     for (const path of [root, join(root, job), first.dir, join(first.dir, "artifacts")]) expect(mode(path)).toBe(0o700);
     expect(readdirSync(first.dir)).toEqual(["artifacts"]);
-    expect((await blobs.begin(job, 4, false)).previous).toBe(first.dir); // two of them never got so far
+    expect((await blobs.begin(job, 4, false)).previous).toBe(first.dir); // two attempts never created theirs
     expect((await blobs.begin(job, 12, false)).previous).toBe(join(root, job, "attempt_4")); // by number, not by name
     expect(await blobs.attempts(job)).toEqual([1, 4, 12]);
     expect(await blobs.attempts(newId("job"))).toEqual([]);
   });
 
-  it("is never overwritten, also not when attempts are counted again", async () => {
+  it("is never overwritten, even when attempt numbers repeat", async () => {
     const { root, blobs, job } = open();
     for (const word of ["first", "second", "third"]) {
       const { dir } = await blobs.begin(job, 1, false);
@@ -64,7 +64,7 @@ describe("an attempt's place", () => {
     expect(await blobs.attempts(job)).toEqual([1]);
   });
 
-  it("loses its scratch files with tidy, and nothing else; with keep nothing at all", async () => {
+  it("loses only its scratch files with tidy; with keep nothing", async () => {
     const { blobs, job } = open();
     for (const keep of [false, true]) {
       const id = keep ? newId("job") : job;
@@ -80,10 +80,10 @@ describe("an attempt's place", () => {
       else expect(left).toEqual(["artifacts", "result.json", "stderr.log", "stdout.log"]);
       expect(readdirSync(join(dir, "artifacts"))).toEqual(["result.txt"]);
     }
-    await blobs.tidy(newId("job")); // nothing there
+    await blobs.tidy(newId("job")); // does not exist
   });
 
-  it("goes with its job", async () => {
+  it("is deleted with its job", async () => {
     const { root, blobs, job } = open();
     const other = newId("job");
     const { dir } = await blobs.begin(job, 1, true);
@@ -94,14 +94,14 @@ describe("an attempt's place", () => {
     expect(readdirSync(root)).toEqual([other]);
   });
 
-  it("goes also where the command made it unreadable for its own user", async () => {
+  it("is deleted even if the command made it unreadable for its own user", async () => {
     if (process.getuid?.() === 0) {
-      process.seteuid?.(65_534); // to root nothing is unreadable
+      process.seteuid?.(65_534); // root can read everything
       onTestFinished(() => void process.seteuid?.(0));
     }
     const { root, blobs, job } = open();
     const { dir } = await blobs.begin(job, 1, false);
-    // Not by a shell: it would be root again.
+    // Not by a shell: it would run as root again.
     for (const folder of ["s", "s/b", "artifacts/x"]) mkdirSync(join(dir, folder));
     for (const file of ["s/b/c", "artifacts/x/y"]) writeFileSync(join(dir, file), "1");
     for (const folder of ["s/b", "s", "artifacts/x"]) chmodSync(join(dir, folder), 0);
@@ -113,7 +113,7 @@ describe("an attempt's place", () => {
     expect(existsSync(join(root, job))).toBe(false);
   });
 
-  it("is never made, listed or removed for what is no id of a job", async () => {
+  it("is never created, listed or removed for an invalid job id", async () => {
     const { root, blobs } = open();
     for (const id of ["..", "", "../x", "job_1/..", "run_01h455vb4pex5vsknk084sn02q", "job_\0"]) {
       await expect(blobs.begin(id, 1, false)).rejects.toThrow("not a job id");
@@ -124,8 +124,8 @@ describe("an attempt's place", () => {
   });
 });
 
-describe("what an attempt left", () => {
-  it("is listed with name, size, kind and hash, folders and all", async () => {
+describe("files of an attempt", () => {
+  it("are listed with name, size, media type and hash, including folders", async () => {
     const { blobs, job } = open();
     const { dir } = await blobs.begin(job, 1, false);
     const at = join(dir, "artifacts");
@@ -147,19 +147,19 @@ describe("what an attempt left", () => {
     expect(await text(await blobs.get(job, 1, "artifacts/sub/deep/c"))).toBe("");
   });
 
-  it("may have odd names, which stay names", async () => {
+  it("may have unusual names, which stay names", async () => {
     const { blobs, job } = open();
     const { dir } = await blobs.begin(job, 1, false);
     const names = ["..\\..\\evil", "C:x", "-rf", "a\nb", "\x1b[2J", "…", "x".repeat(255), "．．", " ", "é", "E\u0301"];
     for (const name of names) writeFileSync(join(dir, "artifacts", name), name);
-    execFileSync("perl", ["-e", 'open F, ">", "\\xff\\xfe"'], { cwd: join(dir, "artifacts") }); // no UTF-8
+    execFileSync("perl", ["-e", 'open F, ">", "\\xff\\xfe"'], { cwd: join(dir, "artifacts") }); // not UTF-8
     const { files, more } = await blobs.list(job, 1);
     expect(files.map(({ name }) => name).sort()).toEqual([...names].sort());
     expect(more).toBe(1);
     for (const name of names) expect(await text(await blobs.get(job, 1, `artifacts/${name}`))).toBe(name);
   });
 
-  it("is counted, and not listed, beyond a thousand files, or where it is no file", async () => {
+  it("are counted, not listed, beyond a thousand, or if they are not regular files", async () => {
     const { blobs, job } = open();
     const { dir } = await blobs.begin(job, 1, false);
     const at = join(dir, "artifacts");
@@ -169,7 +169,7 @@ describe("what an attempt left", () => {
     expect([files.length, more]).toEqual([1_000, 6]);
   });
 
-  it("is read only from inside", async () => {
+  it("are read only from inside the directory", async () => {
     const { root, blobs, job } = open();
     const { dir } = await blobs.begin(job, 1, false);
     writeFileSync(join(root, "secret"), "secret");
@@ -195,7 +195,7 @@ describe("a write", () => {
   };
   const taken = { code: "invalid_config", path: "name" };
 
-  it("goes through no link, in the file's place or in a folder's, and into nothing but files", async () => {
+  it("follows no link, in place of the file or of a folder, and writes only to regular files", async () => {
     const { root, blobs, job } = open();
     const { dir } = await blobs.begin(job, 1, false);
     const outside = join(root, "..", "outside");
@@ -230,7 +230,7 @@ describe("a write", () => {
     expect(readdirSync(outside)).toEqual([]);
   });
 
-  it("makes files and folders for the owner alone, and adds to what the attempt wrote itself", async () => {
+  it("creates private files and folders, and appends to what the attempt wrote itself", async () => {
     const { root, blobs, job } = open();
     const before = process.umask(0);
     onTestFinished(() => void process.umask(before));

@@ -1,4 +1,4 @@
-/** Files that are written while others remove the folders on the way, which are empty for a moment between two files. */
+/** Writes while other calls remove the folders on the path, which are empty for a moment between two files. */
 import { mkdtempSync, rmdirSync, rmSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -6,13 +6,13 @@ import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { directoryWriter } from "./directory-writer.ts";
 
-it("a file is stored where its empty folders are removed before it is there", async () => {
+it("a file is stored even if its empty folders are removed before it exists", async () => {
   const root = mkdtempSync(join(tmpdir(), "perdure-write-"));
   onTestFinished(() => rmSync(root, { recursive: true, force: true }));
   const attempt = join(root, "job_1", "attempt_1");
   const removed: string[] = [];
   let goesOn = true;
-  // Between any two calls of the writer, as the end of another upload does it: what is not empty stays.
+  // Between any two calls of the writer, like the end of another upload: folders that are not empty stay.
   const remove = () => {
     for (const folder of ["staged/7/artifacts", "staged/7", "staged"]) {
       try {

@@ -2,7 +2,7 @@ import { expect, it } from "vitest";
 import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import { PolicyMemory } from "./interned-names.ts";
 
-it("policies in memory are bounded by their bytes, however many are met", () => {
+it("cached policies are limited by their bytes, however many are used", () => {
   const memory = new PolicyMemory(100_000);
   const policy = resolvePolicy(7);
   const body = JSON.stringify(policy);

@@ -23,7 +23,7 @@ const request = { session: "s", limit: 10, claimId: null };
 const names = (shares: readonly LaneShare[]) => shares.map(({ name }) => name);
 
 describe("the lanes of a session", () => {
-  it("are served where it has as much as they need, or more", () => {
+  it("are served if it has at least the capacity they need", () => {
     const session = { namespace: "default", kinds: ["work"], queues: null, labels };
     expect(LANES.filter((one) => serves(session, one))).toEqual(LANES);
     const small = { ...session, labels: resourceLabels({ cpu: 999, memory: 300 }) };
@@ -33,14 +33,14 @@ describe("the lanes of a session", () => {
     expect(serves(session, { ...lane(7, 0, 0), labels: { "resource/gpu": "1" } })).toBe(false);
   });
 
-  it("are light or heavy, and of the heavy those fit that need no more than the room", () => {
+  it("are light or heavy, and heavy ones fit if they need no more than the capacity", () => {
     expect([...lanes.light]).toEqual([1, 6]);
     expect([...fitting(lanes, lanes.capacity)]).toEqual([2, 3, 4, 5]);
     expect([...fitting(lanes, { cpu: 999, memory: 400 })]).toEqual([2, 3, 5]);
     expect([...fitting(lanes, { cpu: 0, memory: 0 })]).toEqual([]);
   });
 
-  it("of the same needs are a share, and no more of its jobs are taken than fit", () => {
+  it("with the same needs form a share, and only as many of its jobs are taken as fit", () => {
     expect(heavyShares(lanes, [2, 3, 4, 5], 10, lanes.capacity)).toEqual([
       { name: "500/0", lanes: [2, 3], limit: 4, needs: { cpu: 500, memory: 0 } },
       { name: "1000/200", lanes: [4], limit: 2, needs: { cpu: 1_000, memory: 200 } },
@@ -51,17 +51,17 @@ describe("the lanes of a session", () => {
   });
 });
 
-describe("room", () => {
+describe("capacity", () => {
   const of = (cpu: number, memory: number) => ({ cpu, memory });
   const none = of(0, 0);
   const small = sortLanes([], capacityLabels(of(2_000, 400), of(8_000, 400)));
 
   it.each([
-    ["all that the session may take", none, none, undefined, of(2_000, 400)],
-    ["less what it takes", of(500, 100), of(500, 100), undefined, of(1_500, 300)],
-    ["and no more than the host has left", none, of(7_000, 50), undefined, of(1_000, 350)],
+    ["the session's capacity", none, none, undefined, of(2_000, 400)],
+    ["minus what it uses", of(500, 100), of(500, 100), undefined, of(1_500, 300)],
+    ["at most what the host has left", none, of(7_000, 50), undefined, of(1_000, 350)],
     ["nothing where others took it all", none, of(9_000, 0), undefined, of(0, 400)],
-    ["and no more than the claim wants", none, none, of(1_000, 9_999), of(1_000, 400)],
+    ["at most what the claim allows", none, none, of(1_000, 9_999), of(1_000, 400)],
   ])("is %s", (_, bySession, byHost, room, left) => {
     const asked = room === undefined ? request : { ...request, room };
     expect(freeCapacity(small, { bySession, byHost }, asked)).toEqual(left);
@@ -78,7 +78,7 @@ describe("room", () => {
 describe("turns", () => {
   const shares = [lightShare([1], request), ...heavyShares(lanes, [2, 4], 10, lanes.capacity)];
 
-  it("go round, whatever was taken", () => {
+  it("rotate, whatever was taken", () => {
     const turns = new LaneTurns();
     const seen: string[] = [];
     for (let i = 0; i < 6; i++) {
@@ -97,7 +97,7 @@ describe("turns", () => {
   };
   const [light, small, big] = shares as [LaneShare, LaneShare, LaneShare];
 
-  it("are kept by those that do not fit, whatever is taken meanwhile", () => {
+  it("are kept by shares that do not fit, whatever is taken meanwhile", () => {
     const turns = new LaneTurns();
     const cheap = { ...small, name: "0/50" };
     const seen: string[] = [];
@@ -109,37 +109,37 @@ describe("turns", () => {
     for (const { name } of [small, big]) expect(seen.filter((one) => one === name).length).toBeGreaterThanOrEqual(3);
   });
 
-  it("come at last also while there are new needs all the time", () => {
+  it("come eventually even while new needs keep arriving", () => {
     const turns = new LaneTurns();
     take(turns, 7, shares);
     const seen = Array.from({ length: 5 }, (_, i) => take(turns, 7, [light, small, { ...big, name: `0/${i}` }]));
     expect(seen.slice(0, 2)).toEqual([small.name, light.name]);
   });
 
-  it("are nothing to a session that has only light jobs; to one that has others, those count too", () => {
+  it("do not apply to a session with only light jobs; with heavy jobs, light ones count too", () => {
     const turns = new LaneTurns();
     expect(take(turns, 7, [light])).toBe("");
     expect(names(turns.order(7, [light, small]))).toEqual(["500/0", ""]);
     expect(take(turns, 7, [light, small])).toBe("500/0");
-    expect(take(turns, 7, [light])).toBe(""); // there was no room beside it
+    expect(take(turns, 7, [light])).toBe(""); // there was no capacity beside it
     expect(names(turns.order(7, [light, small]))).toEqual(["500/0", ""]);
   });
 
-  it("skip what has no share any more", () => {
+  it("skip shares that no longer exist", () => {
     const turns = new LaneTurns();
     expect(take(turns, 7, shares)).toBe("1000/200");
     expect(names(turns.order(7, [light, small]))).toEqual(["500/0", ""]);
     expect(names(turns.order(7, [light]))).toEqual([""]);
   });
 
-  it("of many sessions are forgotten at some time, and begin anew", () => {
+  it("of many sessions are eventually dropped, and start again", () => {
     const turns = new LaneTurns();
     for (let session = 0; session <= 1_000; session++) take(turns, session, shares);
     expect(names(turns.order(5, shares))[0]).toBe("1000/200");
     expect(names(turns.order(1_000, shares))[0]).toBe("500/0");
   });
 
-  it("of many needs are forgotten at some time, of those first that are heard of no more", () => {
+  it("of many needs are eventually dropped, first those no longer used", () => {
     const turns = new LaneTurns();
     const named = (i: number) => ({ ...big, name: `1000/${i}` });
     for (let i = 1; i <= 1_200; i++) turns.order(7, [light, small, named(i)]);

@@ -3,7 +3,7 @@ import { type Gate, gate } from "../../test/kit.ts";
 import { keptCounts } from "./queue-counts.ts";
 import type { QueueCounts } from "./store.ts";
 
-/** Counts of so many entries, and how often they were made. */
+/** Counts with this many entries, and how often they were computed. */
 function setUp(entries: number) {
   let made = 0;
   const counts = keptCounts(async () => {
@@ -17,7 +17,7 @@ function setUp(entries: number) {
   return { counts, madeAfter };
 }
 
-it("keeps counts of many jobs for a time that grows with them, and makes new ones once for all who ask", async () => {
+it("caches counts of many jobs for a time that grows with them, and shares a new count", async () => {
   const { counts, madeAfter } = setUp(5_000); // 10 ms
   expect(await madeAfter(0)).toBe(1);
   expect(await madeAfter(9)).toBe(1);
@@ -52,7 +52,7 @@ function setUpSlow(entries: number) {
   return { counts, ends, change, ask };
 }
 
-it("makes the first count once for all who ask", async () => {
+it("shares the first count among all callers", async () => {
   const { ends, ask } = setUpSlow(5_000);
   const asked = Array.from({ length: 50 }, ask);
   expect(ends).toHaveLength(1);
@@ -61,7 +61,7 @@ it("makes the first count once for all who ask", async () => {
   expect(ends).toHaveLength(1);
 });
 
-it("neither keeps nor shares a count that began before it was to forget", async () => {
+it("neither caches nor shares a count that started before `forget`", async () => {
   const { counts, ends, change, ask } = setUpSlow(5_000);
   const early = ask();
   change();
@@ -76,7 +76,7 @@ it("neither keeps nor shares a count that began before it was to forget", async 
   expect(await Promise.all([late, later, ask()])).toEqual([["after"], ["after"], ["after"]]);
 });
 
-it("counts few jobs again for who asked while they were counted: they may have changed since", async () => {
+it("counts few jobs again for callers that joined a running count: they may have changed since", async () => {
   const { ends, change, ask } = setUpSlow(100);
   const early = ask();
   change();

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { RealWork } from "./real-work.ts";
 
-it("a timer that was there before and has ended does not hide one that comes later", () => {
+it("an earlier timer that has ended does not hide a later one", () => {
   const before = [setTimeout(() => {}, 60_000), setTimeout(() => {}, 60_000)];
   const work = new RealWork();
   expect(work.current()).toEqual([]);

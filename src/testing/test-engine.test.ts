@@ -23,7 +23,7 @@ describe("the test engine", () => {
     expect(await job.result()).toEqual({ doubled: 42 });
   });
 
-  it("crosses a day in one leap", async () => {
+  it("crosses a day in one step", async () => {
     await using kit = await openTestEngine();
     const daily = task("daily", () => "done");
     await kit.perdure.work([daily]);
@@ -49,7 +49,7 @@ describe("the test engine", () => {
     expect(await job.get()).toMatchObject({ state: "failed", reason: "timeout" });
   });
 
-  it("waits as long as a RetryAfterError asks", async () => {
+  it("waits as long as a RetryAfterError requests", async () => {
     await using kit = await openTestEngine();
     const limited = task("limited", { retry: 2 }, (_: undefined, ctx) => {
       if (ctx.attempt === 1) throw new RetryAfterError("slow down", "30s");
@@ -76,15 +76,15 @@ describe("the test engine", () => {
   it("counts a handler that completes after its timeout as done", async () => {
     await using kit = await openTestEngine();
     const late = task("late", { timeout: "1s" }, (_: undefined, ctx) => {
-      return new Promise<string>((resolve) => ctx.signal.addEventListener("abort", () => resolve("done all the same")));
+      return new Promise<string>((resolve) => ctx.signal.addEventListener("abort", () => resolve("done anyway")));
     });
     await kit.perdure.work([late]);
     const job = await kit.perdure.submit(late);
     await kit.advance("2s");
-    expect(await job.get()).toMatchObject({ state: "succeeded", result: "done all the same" });
+    expect(await job.get()).toMatchObject({ state: "succeeded", result: "done anyway" });
   });
 
-  it("says at once why a job cannot end, instead of moving the clock for ever", async () => {
+  it("reports at once why a job cannot end, instead of moving the clock forever", async () => {
     await using kit = await openTestEngine();
     const job = await kit.perdure.submit("nobody");
     await expect(kit.runToEnd(job)).rejects.toThrow("No worker can run this kind");

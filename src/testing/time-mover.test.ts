@@ -1,4 +1,4 @@
-/** Virtual time is exact for any span and any pattern of timers, and what cannot go on says so. */
+/** Virtual time is exact for any span and any pattern of timers, and hangs are reported. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { promisify } from "node:util";
@@ -11,7 +11,7 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-/** The instants, from the start, at which the attempts of a failing task began. */
+/** The times, from the start, at which the attempts of a failing task began. */
 async function attemptsWithin(spans: readonly number[]): Promise<number[]> {
   await using kit = await openTestEngine();
   const startedAt: number[] = [];
@@ -38,13 +38,13 @@ function backoffInstants(until: number): number[] {
 
 describe("advance", () => {
   it.each([60_000, 600_000, 660_000, 86_400_000, 3 * 86_400_000])(
-    "starts each attempt at its instant, in %d ms",
+    "starts each attempt at its time, in %d ms",
     async (span) => {
       expect(await attemptsWithin([span])).toEqual(backoffInstants(span));
     },
   );
 
-  it("skips what nothing depends on: a quiet year has hardly more steps than a quiet minute", async () => {
+  it("skips needless checks: a quiet year has hardly more steps than a quiet minute", async () => {
     const steps: number[] = [];
     for (const span of ["1m", "365d"] as const) {
       await using kit = await openTestEngine();
@@ -56,7 +56,7 @@ describe("advance", () => {
     expect(steps[1]).toBeLessThan((steps[0] as number) + 10);
   });
 
-  it("gives the same in one go and in pieces, for any pattern of delays, retries, sleeps, timeouts and expiries", async () => {
+  it("gives the same result in one step and in pieces, for any pattern of delays, retries, sleeps, timeouts and expiries", async () => {
     const job = fc.record({
       delay: fc.integer({ min: 0, max: 100_000 }),
       failures: fc.integer({ min: 0, max: 3 }),
@@ -104,7 +104,7 @@ describe("advance", () => {
     );
   });
 
-  it("stands still while a handler does real work, and goes on at the same instant", async () => {
+  it("stands still while a handler does real work, and continues at the same time", async () => {
     await using kit = await openTestEngine();
     const from = kit.clock.now();
     const real = task("real", { timeout: "5s" }, async () => {
@@ -118,7 +118,7 @@ describe("advance", () => {
     expect(await job.get()).toMatchObject({ state: "succeeded", result: 3_600_000 });
   });
 
-  it("expires, and passes a deadline, 1 ms after the last instant", async () => {
+  it("expires, and passes a deadline, 1 ms after the last valid millisecond", async () => {
     await using kit = await openTestEngine();
     const from = kit.clock.now();
     const late = await kit.perdure.submit("nobody", undefined, { expireIn: "100500ms" });
@@ -132,12 +132,12 @@ describe("advance", () => {
   });
 });
 
-/** Without ids, which differ from life to life. */
+/** Without ids, which differ between runs. */
 function plain(data: unknown): unknown {
   return JSON.parse(JSON.stringify(data).replace(/(job|ses)_[0-9a-z]{26}/g, "$1"));
 }
 
-describe("what cannot go on", () => {
+describe("a hang", () => {
   const ran = promisify(execFile);
 
   async function opened(options: TestEngineOptions = {}): Promise<TestEngine> {
@@ -146,13 +146,14 @@ describe("what cannot go on", () => {
       task("late", () => "done"),
       task("never", () => new Promise<void>(() => {})),
       task("sleeps", () => new Promise((resolve) => setTimeout(resolve, 60_000))),
-      // A process, of which nobody else has one: a timer of the test runner that ends meanwhile would hide one of a handler.
+      // A process, because no one else here has one: a timer of the test runner that ends meanwhile would hide one of a
+      // handler.
       task("runs", ({ seconds }: { seconds: number }, { signal }) => ran("sleep", [String(seconds)], { signal })),
     ]);
     return kit;
   }
 
-  it("is job.result() while nobody moves the clock", async () => {
+  it("is job.result() while the clock does not move", async () => {
     await using kit = await opened();
     const job = await kit.perdure.submit("late", undefined, { delay: "1h" });
     await expect(job.result()).rejects.toMatchObject({
@@ -164,7 +165,7 @@ describe("what cannot go on", () => {
     expect(await result).toBe("done");
   });
 
-  it("is a feed that follows, and a worker that waits for its handlers", async () => {
+  it("is a live feed, and a worker that waits for its handlers", async () => {
     await using kit = await opened();
     const feed = kit.perdure.events({ follow: true, after: 1_000 });
     await expect(feed.next()).rejects.toThrow("a live feed is waiting, but the virtual clock does not move");
@@ -187,7 +188,7 @@ describe("what cannot go on", () => {
     expect(await kit.runToEnd(bounded)).toMatchObject({ state: "failed", reason: "timeout" });
   });
 
-  it("is a handler that waits for faked timers; the kit itself goes on under them", async () => {
+  it("is a handler that waits for faked timers; the kit itself works under them", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "setInterval", "setImmediate", "Date", "performance"] });
     await using kit = await opened();
     expect(await kit.runToEnd(await kit.perdure.submit("late", undefined, { delay: "2d" }))).toMatchObject({
@@ -205,14 +206,14 @@ describe("what cannot go on", () => {
     expect(await warned).toMatchObject({ name: "PerdureTestWarning", message: expect.stringContaining("ProcessWrap") });
   });
 
-  it("is not real work that began before the kit was called: that is waited for", async () => {
+  it("is not real work that started before the kit was called: that is awaited", async () => {
     await using kit = await opened();
     const job = await kit.perdure.submit("runs", { seconds: 0.3 }, { timeout: "1h" });
     while (!process.getActiveResourcesInfo().includes("ProcessWrap")) await new Promise((next) => setImmediate(next));
     expect(await kit.runToEnd(job)).toMatchObject({ state: "succeeded" });
   });
 
-  it("is refused at the door: options that mean nothing here", async () => {
+  it("options without a meaning here are refused", async () => {
     // @ts-expect-error: no worker is ever lost here
     await expect(openTestEngine({ lease: "15s" })).rejects.toThrow("openTestEngine.lease");
   });

@@ -8,7 +8,7 @@ describe("the virtual clock", () => {
     expect(new VirtualClock(5).now()).toBe(5);
   });
 
-  it("fires timers in the order of their instants, those of one instant as they were set", () => {
+  it("fires timers in order of time, and timers of one time in the order they were set", () => {
     const clock = new VirtualClock(0);
     const fired: string[] = [];
     clock.after(20, () => fired.push("c"));
@@ -21,7 +21,7 @@ describe("the virtual clock", () => {
     expect(clock.nextAt()).toBe(21);
   });
 
-  it("does not fire a timer that was cancelled, by another of the same move either", () => {
+  it("does not fire a cancelled timer, even if another one of the same move cancelled it", () => {
     const clock = new VirtualClock(0);
     const fired: string[] = [];
     clock.after(10, () => {
@@ -33,7 +33,7 @@ describe("the virtual clock", () => {
     expect(fired).toEqual(["first"]);
   });
 
-  it("leaves a timer that is set while others fire for the next move, and never goes back", () => {
+  it("leaves a timer set while others fire for the next move, and never goes back", () => {
     const clock = new VirtualClock(0);
     let fired = 0;
     const again = () => {

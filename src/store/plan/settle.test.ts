@@ -1,4 +1,4 @@
-/** The plan of a settle as a table: who may close an attempt, what each report is answered, and what is written. */
+/** The plan of a settle as a table: which reports close an attempt, the answer to each, and what is written. */
 import { describe, expect, it } from "vitest";
 import { type TestJobFields, testJob, waitingJob } from "../../core/job/testing-job.ts";
 import type { Report, ReportedOutcome, Reporter } from "../../core/worker-protocol.ts";
@@ -55,7 +55,7 @@ describe("a report", () => {
     ["of the reaper, before the lease ends", JOB, report(REAPER, LOST), {}, stale()],
     ["of the reaper, without a session", JOB, report(REAPER, LOST), { lease: () => null }, accepted("queued")],
     [
-      "of the session that gives it back",
+      "of the session that releases it",
       JOB,
       report({ kind: "release", session: "s1" }, RELEASED),
       {},
@@ -94,14 +94,14 @@ describe("a report", () => {
 });
 
 describe("a plan", () => {
-  it("decides on a job that is reported twice as its first report left it", () => {
+  it("decides a second report of a job on the result of the first", () => {
     const back = report({ kind: "release", session: "s1" }, RELEASED);
     const { moves, oncePerJob } = plan(JOB, [back, report(REAPER, LOST)]);
     expect([moves.length, oncePerJob]).toEqual([1, false]);
     expect(moves.map(avoidedSession)).toEqual([3]);
   });
 
-  it("names the children that a parent waits for", () => {
+  it("lists the children that a parent waits for", () => {
     const { moves } = plan(JOB, [report(MINE, waiting(["job_a"]))]);
     expect(moves.map(waitsOf)).toEqual(['["job_a"]']);
   });

@@ -1,4 +1,4 @@
-/** Two engines that beat at the same moment: the second neither waits nor reaps on what it cannot know yet. */
+/** Two engines that beat at the same time: the second neither waits nor reaps on facts that it cannot know yet. */
 import pg from "pg";
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
@@ -25,7 +25,7 @@ afterAll(async () => {
 const beatAt = (now: () => number, engine = "engine-1") =>
   store.beat({ time: () => ({ now: now() }), maxGapMs: 3_000, holdMs: LEASE, clockJumpMs: 0, engine });
 
-test("an engine whose beat finds another at it does not wait, and reaps nobody in that round", async () => {
+test("an engine whose beat finds another one in progress does not wait, and reaps nothing in that round", async () => {
   const session = newSession();
   await store.sessions.open(session, T0);
   await store.insert([newJob()], T0);
@@ -33,7 +33,7 @@ test("an engine whose beat finds another at it does not wait, and reaps nobody i
   const beat = (now: number) => beatAt(() => now);
   expect(await beat(T0)).toEqual({ heldUntil: 0, gapMs: null });
 
-  // Everybody slept for a minute. Another engine is in the middle of its beat, and will say so.
+  // All engines slept for a minute. Another one is in the middle of its beat, and will record it.
   const late = T0 + 60_000;
   await client.query("begin");
   await client.query(`select 1 from ${schema}.meta where name in ('beat_at', 'held_until') for update`);
@@ -48,7 +48,7 @@ test("an engine whose beat finds another at it does not wait, and reaps nobody i
   expect((await store.find({ state: ["running"] })).jobs).toHaveLength(1);
   await client.query("rollback");
 
-  // Its turn has come: it finds the gap itself, and holds.
+  // Now it has the lock: it finds the gap itself, and holds.
   await engine.reap();
   expect((await store.find({ state: ["running"] })).jobs).toHaveLength(1);
   await engine.stop();

@@ -19,7 +19,7 @@ blobConformance("PostgreSQL", async () => {
 });
 
 describe("outputs in the database", () => {
-  it("are the same for all who open it, and leave no chunk behind when they are deleted or replaced", async () => {
+  it("are the same for every process, and leave no chunk behind when they are deleted or replaced", async () => {
     const { url, schema } = newSchema("blobs");
     const [one, two] = [await open(url), await open(url)];
     const [a, b] = [blobsOf(one), blobsOf(two)];

@@ -1,4 +1,4 @@
-/** Budgets cost nothing where there are none: the statements of a claim, a renewal and an end are counted. */
+/** Jobs without budgets pay nothing for them: counts the statements of a claim, a renewal and an end. */
 import pg from "pg";
 import { afterEach, expect, test, vi } from "vitest";
 import { newSchema } from "../../../test/postgres/kit.ts";
@@ -12,7 +12,7 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-test("a job without a budget above it is claimed by one statement, as ever; one with a budget takes more", async () => {
+test("a job without a budget above it is claimed by a single statement; one with a budget takes more", async () => {
   const newSecret = () => "a secret of the tests of what budgets cost";
   const { url } = newSchema("budget_cost");
   const store = await openPostgres({ url, random: Math.random, clock: systemClock, newSecret, connections: 1 });
@@ -38,12 +38,12 @@ test("a job without a budget above it is claimed by one statement, as ever; one 
     await store.settle([reportOf(job as never, done(), { usage: null })], T0 + 2, decideAt(T0 + 2));
     return { claimed, renewed, ended: statements.length - claimed - renewed };
   };
-  await life({}); // what is looked up once is looked up here
+  await life({}); // one-time reads happen here
   const plain = await life({});
   expect(plain).toMatchObject({ claimed: 1, renewed: 3 });
   const taken = vi.spyOn(ClaimCursors.prototype, "taken");
   const covered = await life({ retry: { budget: { costUsd: 1 } } });
-  // The next claim begins where this one found it, as after any other.
+  // The next claim starts where this one found it, as after any other.
   expect(taken).toHaveBeenCalledWith(expect.any(Number), DEFAULT_PRIORITY, T0, T0);
   expect(covered.claimed).toBeGreaterThan(plain.claimed);
   expect(covered.ended).toBeGreaterThan(plain.ended);

@@ -1,4 +1,4 @@
-/** Where a claim begins to look in a lane, and that nothing behind that place is missed for long. */
+/** Where a claim starts to scan a lane, and that nothing behind that position is missed for long. */
 import { expect, test } from "vitest";
 import { ClaimCursors } from "./claim-cursors.ts";
 
@@ -6,21 +6,21 @@ const NOW = 1_000_000;
 const none = new Array(10).fill(0);
 const with5 = (at: number) => none.map((_, priority) => (priority === 5 ? at : 0));
 
-test("the first look is at the whole, the next ones begin where the last job was taken", () => {
+test("the first scan covers the whole lane, the next ones start where the last job was taken", () => {
   const marks = new ClaimCursors();
   expect(marks.of([1], 0)).toEqual({ marks: none, whole: true });
   marks.taken(1, 5, NOW - 60_000, NOW);
   expect(marks.of([1], 1)).toEqual({ marks: with5(NOW - 60_000), whole: false });
 });
 
-test("never so late that a job of the last two seconds could be missed", () => {
+test("a scan never starts so late that a job of the last two seconds could be missed", () => {
   const marks = new ClaimCursors();
   marks.of([1], 0);
   marks.taken(1, 5, NOW, NOW);
   expect(marks.of([1], 1).marks).toEqual(with5(NOW - 2_000));
 });
 
-test("what is put back there moves the mark back, and only that lane's and priority's", () => {
+test("a requeued job moves back the cursor, only of its lane and priority", () => {
   const marks = new ClaimCursors();
   marks.of([1, 2], 0);
   for (const lane of [1, 2]) marks.taken(lane, 5, NOW - 9_000, NOW);
@@ -30,7 +30,7 @@ test("what is put back there moves the mark back, and only that lane's and prior
   expect(marks.of([1, 2], 1).marks).toEqual([...with5(NOW - 20_000), ...with5(NOW - 9_000)]);
 });
 
-test("each lane has its look at the whole once a second, whoever looks at the others", () => {
+test("each lane is scanned as a whole once a second, independent of others", () => {
   const marks = new ClaimCursors();
   marks.of([1], 0);
   marks.of([2], 600);

@@ -1,5 +1,5 @@
-/** A claim whose reply was lost is repeated with its id. What came back the first time comes back again, in the same
- *  order, as long as the session lives; one that has ended gets nothing, as on SQLite. */
+/** A claim whose reply was lost is repeated with its id. It returns the same jobs in the same order, as long as the
+ *  session is live; one that has ended gets nothing, as on SQLite. */
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { newSchema } from "../../../test/postgres/kit.ts";
 import { systemClock } from "../../lib/system-clock.ts";
@@ -27,7 +27,7 @@ test("a repeated claim of a session that has ended gets nothing", async () => {
   await store.insert([job], T0);
   expect(await claim(T0)).toEqual({ alive: true, ids: [job.id] });
   await store.sessions.close(session.id, T0 + 1, "gone");
-  // The reaper may not have been here yet: the job still runs in its name.
+  // The reaper may not have run yet: the job still runs in its name.
   expect(await claim(T0 + 2)).toEqual({ alive: false, ids: [] });
 });
 

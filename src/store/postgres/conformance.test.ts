@@ -7,7 +7,7 @@ import { systemClock } from "../../lib/system-clock.ts";
 import { conformance } from "../conformance/conformance.ts";
 import { openPostgres } from "./open.ts";
 
-/** Fewer connections, of which each has all statements prepared anew, in every test. */
+/** Fewer connections, because each test prepares all statements again on each of them. */
 const connections = IS_FULL ? 4 : 2;
 let made = 0;
 const newSecret = () => `secret-${made}-of-a-store-in-tests`.padStart(40, `${made % 10}`);

@@ -1,7 +1,7 @@
-/** The event feed while many write. Events get their numbers before their transactions commit, so a reader that asks for
- *  what comes after the last number it saw skips those that commit later. Ours must not; that the danger is real in
- *  these runs is shown by such a hasty reader beside it. The server is this file's own: transactions that are
- *  held open here would delay the feeds of everybody else on it. */
+/** The event feed with many concurrent writers. Events get their numbers before their transactions commit, so a reader
+ *  that asks for what comes after the last number it saw skips those that commit later. Ours must not; a naive reader
+ *  beside it shows that the danger is real in these runs. The server is this file's own: transactions held open here
+ *  would delay all other feeds on it. */
 import { Client } from "pg";
 import { afterAll, afterEach, beforeAll, expect, test } from "vitest";
 import { Dice } from "../../../test/dice.ts";
@@ -49,7 +49,7 @@ const jobsOf = (count: number, kind: string) =>
 
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Submits, runs and cancels jobs of a kind of its own. */
+/** Submits, runs and cancels jobs of a separate kind. */
 async function write(store: Store, dice: Dice, kind: string): Promise<void> {
   const session = newSession({ kinds: [kind] });
   await store.sessions.open(session, T0);
@@ -68,7 +68,7 @@ async function write(store: Store, dice: Dice, kind: string): Promise<void> {
   }
 }
 
-/** Submits in transactions of its own, which stay open for a while after their events have numbers. */
+/** Submits in transactions that stay open for a while after their events have numbers. */
 async function writeSlowly(store: Store, client: Client, dice: Dice, kind: string): Promise<void> {
   for (let round = 0; round < ROUNDS; round++) {
     await client.query("begin");
@@ -88,7 +88,7 @@ interface Seen {
 
 type ReadPage = (after: number, limit: number) => Promise<readonly Seen[]>;
 
-/** Pages through the feed until a page that was asked for after the end of all writing is empty. */
+/** Pages through the feed until a page requested after the end of all writing is empty. */
 async function follow(read: ReadPage, dice: Dice, isOver: () => boolean): Promise<Seen[]> {
   const seen: Seen[] = [];
   for (;;) {
@@ -103,7 +103,7 @@ async function follow(read: ReadPage, dice: Dice, isOver: () => boolean): Promis
   }
 }
 
-/** A job's events must come as they are numbered; `n` is 0 for what is not about a job. */
+/** A job's events must arrive in the order of `n`; it is 0 for events that are not about a job. */
 function outOfOrder(seen: readonly Seen[]): Seen[] {
   const last = new Map<string, number>();
   return seen.filter(({ jobId, n }) => {
@@ -152,11 +152,11 @@ test("a follower sees every event once and in order while eight write", async ()
     expect(outOfOrder(list)).toEqual([]);
   }
   expect(all.length).toBeGreaterThan(5_000);
-  expect(skipped(hasty), "the danger was there").toBeGreaterThan(0);
+  expect(skipped(hasty), "the naive reader skipped events").toBeGreaterThan(0);
 });
 
 test("a transaction left open delays the feed, and nothing else", async () => {
-  // A reader that waits for others looks at them every two milliseconds.
+  // A reader that waits for other transactions checks every two milliseconds.
   let looks = 0;
   const after: Clock["after"] = (ms, ...rest) => {
     if (ms === 2) looks += 1;
@@ -177,7 +177,7 @@ test("a transaction left open delays the feed, and nothing else", async () => {
   const reports = (claim?.jobs ?? []).map((job) => reportOf(job));
   const answers = await store.settle(reports, T0, decideAt(T0));
   expect(answers.map(({ status }) => status)).toEqual(new Array(5).fill("accepted"));
-  // What is read of one job does not wait either.
+  // Reading one job does not wait either.
   expect((await store.events.page({ after: 0, limit: 10, jobId: jobs[0]?.id ?? "" })).events).toHaveLength(3);
   expect(looks, "nobody has waited").toBe(0);
 

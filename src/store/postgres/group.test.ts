@@ -1,4 +1,4 @@
-/** Lists that are split, and what each of their items is told when only a part of them could be stored. */
+/** Lists that are split, and the answer of each item when only a part of them could be stored. */
 import { describe, expect, it } from "vitest";
 import { PerdureError } from "../../core/errors.ts";
 import type { RefusedItem } from "../../core/worker-protocol.ts";
@@ -6,7 +6,7 @@ import { systemLoop } from "../../lib/system-clock.ts";
 import { GroupCommit, refusal } from "./group.ts";
 
 type Answer = number | RefusedItem;
-const away = () => new PerdureError("store_unavailable", "the server is away");
+const away = () => new PerdureError("store_unavailable", "the server is unreachable");
 const badData = () => Object.assign(new Error("bad"), { code: "22P02" });
 const list = (length: number) => Array.from({ length }, (_, i) => i);
 
@@ -34,7 +34,7 @@ describe("a list in several parts", () => {
     expect(sizes.slice(4)).toEqual([2, 1]);
   });
 
-  it("of which one part met an outage tells which items are stored and which are not", async () => {
+  it("returns which items are stored and which are not after an outage of one part", async () => {
     const partly = group(async (items) => {
       if (items.includes(25)) throw away();
       return [...items];
@@ -42,7 +42,7 @@ describe("a list in several parts", () => {
     const answers = await partly.submit(list(40));
     expect(answers.filter((answer) => typeof answer === "number")).toHaveLength(30);
     expect(answers.slice(20, 30)).toEqual(
-      list(10).map(() => ({ status: "refused", code: "store_unavailable", message: "the server is away" })),
+      list(10).map(() => ({ status: "refused", code: "store_unavailable", message: "the server is unreachable" })),
     );
   });
 
@@ -59,8 +59,8 @@ describe("a list in several parts", () => {
   });
 });
 
-describe("a bad item", () => {
-  it("is refused alone, wherever it is", async () => {
+describe("an invalid item", () => {
+  it("is the only one refused, wherever it is", async () => {
     const picky = group(async (items) => {
       if (items.some((item) => item === 3 || item === 8)) throw badData();
       return [...items];
@@ -71,7 +71,7 @@ describe("a bad item", () => {
     );
   });
 
-  it("and an outage while it is looked for: what was stored before is told", async () => {
+  it("with an outage while it is searched for: items stored before are reported as stored", async () => {
     let tries = 0;
     const unlucky = group(async (items) => {
       tries += 1;

@@ -1,5 +1,5 @@
-/** More jobs at a time than a claim takes (1,000), and more in one worker's hands than a batch has event numbers (4,096):
- *  each runs once, and the feed has each of its events once. */
+/** More jobs than a claim takes (1,000), and more in one worker than a batch has event numbers (4,096): each runs once,
+ *  and the feed has each of its events once. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { gate } from "../../../test/kit.ts";
 import { until } from "../../../test/postgres/client.ts";
@@ -15,7 +15,7 @@ import { openPostgres } from "./open.ts";
 const AT_ONCE = 1_000;
 const LIFE = ["job.submitted", "attempt.started", "attempt.succeeded"];
 
-/** Numbers that only grow, and of each job its life, each step once. */
+/** Checks that numbers only grow, and that each job has each step once. */
 function expectEachOnce(feed: readonly PerdureEvent[], ids: readonly string[], life = LIFE): void {
   const steps = new Map<string, string[]>();
   let last = 0;
@@ -64,7 +64,7 @@ describe("a claim of more than a thousand", () => {
     expectEachOnce(await jobEvents(store, 3 * jobs.length), idsOf(jobs));
   });
 
-  it("gets the same thousand when it is repeated, and rivals get others", async () => {
+  it("gets the same thousand when it is repeated, and concurrent claims get others", async () => {
     const { store, claim } = await open();
     const sessions = Array.from({ length: 3 }, () => newSession({ slots: 5_000 }));
     for (const session of sessions) await store.sessions.open(session, T0);
@@ -117,14 +117,14 @@ describe("a worker with thousands of slots", () => {
     await until("all have succeeded", async () => (await perdure.queues())[0]?.counts.succeeded === JOBS);
     expect(runs).toHaveLength(JOBS);
     expect(new Set(runs)).toEqual(new Set(ids));
-    await until("the feed has come to the end", async () => feed.filter((event) => event.jobId).length >= 3 * JOBS);
+    await until("the feed has reached the end", async () => feed.filter((event) => event.jobId).length >= 3 * JOBS);
     leave.abort();
     await following;
     expectEachOnce(feed, ids);
-    expect(logged, "no claim failed for numbers that were taken").toEqual([]);
+    expect(logged, "no claim failed on duplicate numbers").toEqual([]);
   });
 
-  it("hands them all back when it stops, and another runs them", async () => {
+  it("releases them all when it stops, and another worker runs them", async () => {
     const SLOTS = 5_000;
     const { url } = newSchema("many");
     const perdure = await Perdure.open({ url });

@@ -1,4 +1,4 @@
-/** A schema that an earlier version made is brought forward, with all that is in it. */
+/** A schema of an earlier version is migrated with all its data. */
 import { describe, expect, it } from "vitest";
 import { ask } from "../../../test/postgres/client.ts";
 import { newSchema, type Schema } from "../../../test/postgres/kit.ts";
@@ -20,7 +20,7 @@ const open = (url: string) =>
     newSecret: () => `secret ${secrets++} `.repeat(9),
   });
 
-/** As version 1 made it, with a session. */
+/** As version 1 created it, with a session. */
 async function versionOne({ url, schema }: Schema): Promise<void> {
   await ask(url, `create schema ${schema}`);
   await ask(url, (MIGRATIONS[0] as string).replaceAll("$s", schema));
@@ -35,7 +35,7 @@ async function versionOne({ url, schema }: Schema): Promise<void> {
 }
 
 describe("a schema of version 1", () => {
-  it("is brought forward and works, with what was in it", async () => {
+  it("is migrated and works, with its data", async () => {
     const made = newSchema("migrate");
     await versionOne(made);
     const bench = new Bench(async () => ({ store: await open(made.url) }));
@@ -76,7 +76,7 @@ describe("a schema of version 1", () => {
     await store.close();
   });
 
-  it("is brought forward once by many that open it at the same time, and the secret of its servers can be moved", async () => {
+  it("is migrated once by many that open it at the same time, and the secret of its servers can be moved", async () => {
     const made = newSchema("migrate");
     await versionOne(made);
     await ask(made.url, `insert into ${made.schema}.meta (name, value) values ('signing_secret', 'of its servers')`);
@@ -96,7 +96,7 @@ describe("a schema of version 1", () => {
 
 const LANE = { kind: "work", queue: "default", namespace: "default" };
 
-/** As version 2 made it: a job in the hands of a session, and one that waits. */
+/** As version 2 created it: a running job, and one that waits. */
 async function versionTwo({ url, schema: s }: Schema): Promise<void> {
   await ask(url, `create schema ${s}`);
   for (const step of MIGRATIONS.slice(0, 2)) await ask(url, step.replaceAll("$s", s));
@@ -126,7 +126,7 @@ async function versionTwo({ url, schema: s }: Schema): Promise<void> {
 }
 
 describe("a schema of version 2", () => {
-  it("goes on with its jobs, which may have children now", async () => {
+  it("continues its jobs, which may have children now", async () => {
     const made = newSchema("migrate");
     await versionTwo(made);
     const bench = new Bench(async () => ({ store: await open(made.url) }));
@@ -150,7 +150,7 @@ describe("a schema of version 2", () => {
 });
 
 describe("a schema of version 3", () => {
-  it("keeps the sessions that are there only for their ids, as long as jobs may name them", async () => {
+  it("keeps sessions that exist only for their ids, as long as jobs may refer to them", async () => {
     const made = newSchema("migrate");
     const { url, schema: s } = made;
     await versionTwo(made);

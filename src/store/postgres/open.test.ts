@@ -1,4 +1,4 @@
-/** Opening a store: what is refused, with which words, and who may. */
+/** Opening a store: what is refused, with which message, and who may. */
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type PostgresServer, startServer } from "../../../test/postgres/server.ts";
@@ -27,7 +27,7 @@ const as = (user: string, password: string, database = "postgres") => {
 };
 
 describe("a schema", () => {
-  it("is made once by many that open it at the same time", async () => {
+  it("is created once by many that open it at the same time", async () => {
     const stores = await Promise.all(Array.from({ length: 8 }, () => open(server.url, { schema: "together" })));
     const { rows } = await admin.query("select value from together.meta where name = 'generation'");
     expect(rows).toHaveLength(1);
@@ -42,7 +42,7 @@ describe("a schema", () => {
     }
   });
 
-  it("of a newer version, or with tables of another program, is refused and left as it is", async () => {
+  it("of a newer version, or with tables of another program, is refused and not changed", async () => {
     await (await open(server.url, { schema: "newer" })).close();
     await admin.query("update newer.meta set value = '999' where name = 'version'");
     await expect(open(server.url, { schema: "newer" })).rejects.toMatchObject({ code: "store_newer" });
@@ -53,7 +53,7 @@ describe("a schema", () => {
     );
   });
 
-  it("may belong to a role that can make no other", async () => {
+  it("may belong to a role that cannot create others", async () => {
     await admin.query("create role tenant login password 'secret'; revoke create on database postgres from public");
     await expect(open(as("tenant", "secret"), { schema: "tenant" })).rejects.toThrow(/permission denied/);
     await admin.query("create schema tenant authorization tenant");
@@ -68,7 +68,7 @@ describe("a database", () => {
     await expect(open(url)).rejects.toMatchObject({ code: "store_not_a_database", message: /encoding is LATIN1/ });
   });
 
-  it("that cannot be opened is told with a code and the server's words, without the password", async () => {
+  it("that cannot be opened is reported with a code and the server's message, without the password", async () => {
     const wrong = [
       [as("postgres", "wrong"), /password authentication failed/],
       [as("postgres", server.password, "nowhere"), /database "nowhere" does not exist/],
@@ -86,7 +86,7 @@ describe("a database", () => {
     await expect(open("postgres://[bad")).rejects.toMatchObject({ code: "invalid_config" });
   });
 
-  it("that is not there is waited for a few seconds, and then said to be away", async () => {
+  it("that cannot be reached is retried for a few seconds, and then reported as unavailable", async () => {
     const url = new URL(server.url);
     url.port = "1";
     await expect(open(url.toString())).rejects.toMatchObject({ code: "store_unavailable" });

@@ -1,6 +1,6 @@
-/** What the statements cost: after every verb has been used, PostgreSQL is asked for the plan of each statement that is
- *  prepared on our connection. None may walk through a table that grows with the number of jobs, and none may join by
- *  hashing or sorting: with such a plan a claim grows with what waits, and rows are not locked in their order. */
+/** What the statements cost: after every verb has been used, PostgreSQL returns the plan of each prepared statement on
+ *  our connection. None may scan a whole table that grows with the number of jobs, and none may join by hashing or
+ *  sorting: with such a plan a claim grows with the number of waiting jobs, and rows are not locked in order. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import { ask } from "../../../test/postgres/client.ts";
 import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
@@ -48,7 +48,8 @@ let bench: Bench;
 const plans = new Map<string, string[]>();
 
 beforeAll(async () => {
-  // Makes the tables; then a store on one connection, so that all statements are prepared where we can see them.
+  // Creates the tables, then opens a store with one connection, so that all statements are prepared where the test sees
+  // them.
   const parts = { random: Math.random, clock: systemClock, newSecret: () => "x".repeat(40) };
   await (await openPostgres({ url, ...parts })).close();
   const config = { connectionString: postgresUrl() };
@@ -153,7 +154,7 @@ async function useFamily(): Promise<void> {
   const command = { jobId: child.id, command: { kind: "cancel" } as const };
   await bench.store.amend([command], T0, decideCommandAt(T0), job.id);
   await bench.store.children.cascaded(job.id);
-  // One that has ended, below an ended one, and has children itself.
+  // An ended job below an ended one, with children.
   const { job: upper } = await bench.running({ kind: "upper" });
   const { job: lower } = await bench.running({ kind: "lower", parent: { id: upper.id, attempt: 1 }, depth: 1 });
   await bench.insert([{ kind: "last", parent: { id: lower.id, attempt: 1 }, depth: 2 }]);
@@ -184,7 +185,7 @@ async function useBlobs(blobs: Blobs, id: string): Promise<void> {
   await blobs.delete([id]);
 }
 
-/** A search is made for each filter, and prepared under no name: it is heard when it is asked. */
+/** A search is built for each filter and is not a named statement: it is captured when it is sent. */
 async function planOfFind(filter: JobFilter): Promise<string[]> {
   const texts: string[] = [];
   const read = db.read.bind(db);
@@ -228,12 +229,12 @@ describe("plans", () => {
     }
   });
 
-  test("walk through no large table, and join by nested loops only", () => {
+  test("scan no large table, and join by nested loops only", () => {
     const bad = [...plans].flatMap(([name, lines]) => badLines(lines).map((line) => `${name}: ${line.trim()}`));
     expect(bad).toEqual([]);
   });
 
-  test("of a claim look each lane and priority up in the index, in its order", () => {
+  test("of a claim find each lane and priority by index, in order", () => {
     const lines = plans.get("perdure_claim") as string[];
     const scans = lines.filter((line) => line.includes("Index Scan using job_ready"));
     expect(scans.length).toBeGreaterThanOrEqual(2);
@@ -242,11 +243,11 @@ describe("plans", () => {
     expect(lines.filter((line) => line.includes("LockRows")).length).toBeGreaterThanOrEqual(2);
   });
 
-  test("of a claim from one lane look once, and start what they locked where it lies", () => {
+  test("of a claim from one lane scan once, and update the locked rows in place", () => {
     const lines = plans.get("perdure_claim_one") as string[];
     expect(lines.filter((line) => line.includes("Index Scan using job_ready"))).toHaveLength(1);
     expect(lines.some((line) => /Index Cond: .*lane = .*priority = .*run_at >= .*run_at <= /.test(line))).toBe(true);
-    // Neither may be sorted: what is locked is what is taken, and in the order of the index.
+    // Neither may be sorted: the locked rows are the ones taken, in index order.
     expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
     expect(lines.some((line) => line.includes("Tid Scan on job"))).toBe(true);
   });
@@ -254,7 +255,7 @@ describe("plans", () => {
   test.each([
     ["oldest", "asc", "Index Scan using", "Index Only Scan using"],
     ["newest", "desc", "Index Scan Backward using", "Index Only Scan Backward using"],
-  ])("of events, %s first, follow an index, and sort nothing", (_, direction, scan, onlyScan) => {
+  ])("of events, %s first, use an index without sorting", (_, direction, scan, onlyScan) => {
     const has = (name: string, step: string, condition: RegExp) => {
       const lines = plans.get(`perdure_${name}_${direction}`) as string[];
       expect(lines.some((line) => line.includes(step))).toBe(true);
@@ -268,7 +269,7 @@ describe("plans", () => {
     has("events_of_job", `${scan} event_job on event e`, /Index Cond: .*job = .*n > .*n < /);
   });
 
-  test("of outputs take the chunks they need by their key", () => {
+  test("of outputs read only the needed chunks by key", () => {
     for (const name of ["blob_chunk", "blob_cut", "blob_shorten", "blob_add", "blob_list", "blob_tally"]) {
       expect([...plans.keys()]).toContain(`perdure_${name}`);
     }
@@ -277,7 +278,7 @@ describe("plans", () => {
     expect(lines.filter((line) => line.includes("Sort"))).toEqual([]);
   });
 
-  test("of a settle take the jobs by number, and not by their state", () => {
+  test("of a settle find the jobs by number, not by state", () => {
     for (const name of ["perdure_succeed", "perdure_retry", "perdure_settle_write"]) {
       const lines = plans.get(name) as string[];
       expect(lines.filter((line) => line.includes("job_running"))).toEqual([]);
@@ -285,7 +286,7 @@ describe("plans", () => {
     }
   });
 
-  test("of last failures look at one attempt of each job", () => {
+  test("of last failures read one attempt of each job", () => {
     const lines = plans.get("perdure_last_failures") as string[];
     expect(lines.some((line) => line.includes("Index Scan Backward using attempt_pkey on attempt"))).toBe(true);
   });
@@ -311,7 +312,7 @@ describe("plans", () => {
     await sql(`update $s.job set attempt = 1 where no = ${no}`);
   });
 
-  test("of children follow the index of their parent, in the order of their numbers", async () => {
+  test("of children use the index by parent, in the order of their numbers", async () => {
     for (const name of ["perdure_cascaded", "perdure_amend"]) {
       expect((plans.get(name) as string[]).some((line) => line.includes("using submission_parent on submission"))).toBe(
         true,
@@ -326,7 +327,7 @@ describe("plans", () => {
     expect(text.filter((line) => line.includes("Sort"))).toEqual([]);
   });
 
-  test("of names, actions and ids follow their indexes, in the order of numbers", async () => {
+  test("of names, actions and ids use their indexes, in the order of numbers", async () => {
     for (const [filter, index] of [
       [{ name: "x" }, "submission_name"],
       [{ action: "x" }, "submission_action"],
@@ -351,13 +352,13 @@ describe("plans", () => {
     expect(lines.some((line) => line.includes("Sort Key: j.no"))).toBe(true);
   });
 
-  test("of a claim look for due jobs of heavy lanes by their index", () => {
+  test("of a claim find due jobs of heavy lanes by index", () => {
     const lines = plans.get("perdure_claim_due") as string[];
     expect(lines.some((line) => /Index (Only )?Scan using job_ready/.test(line))).toBe(true);
     expect(lines.some((line) => /Index Cond: .*lane = .*priority = .*run_at <= /.test(line))).toBe(true);
   });
 
-  test("that walk would be noticed", async () => {
+  test("that scan a table are detected", async () => {
     const explain = async (text: string) =>
       (await ask<Record<string, string>>(url, `explain (costs off) ${text}`)).map(
         (row) => Object.values(row)[0] as string,

@@ -1,5 +1,5 @@
-/** Prunes of children, and redrives of their parents meanwhile: a parent that has not ended finds all the children that it has
- *  been told of. The conformance suite has the rest, as one store alone sees it. */
+/** Prunes of children with concurrent redrives of their parents: a parent that has not ended finds all children that it
+ *  knows. The conformance suite covers the rest, as seen by a single store. */
 import { expect, it, onTestFinished } from "vitest";
 import { ask, until, withClient } from "../../../test/postgres/client.ts";
 import { newSchema } from "../../../test/postgres/kit.ts";
@@ -20,7 +20,7 @@ const order = (store: Store, jobId: string, kind: "cancel" | "redrive", now: num
   store.amend([{ jobId, command: { kind } }], now, decideCommandAt(now));
 const stateOf = async (store: Store, id: string) => (await store.jobs([id]))[0]?.state;
 
-/** Two processes, and an ended child of an ended parent; the second process has not heard of their lanes yet. */
+/** Two processes, and an ended child of an ended parent; the second process does not know their lanes yet. */
 async function openTwo() {
   const { schema, url } = newSchema("prune_children");
   const parts = { random: Math.random, clock: systemClock, newSecret: () => "x".repeat(40), connections: 6 };
@@ -36,11 +36,11 @@ async function openTwo() {
   return { schema, url, store, pruner, parent, child: child.id };
 }
 
-it("a child stays whose parent is redriven, and asks for it, after a prune has found it", async () => {
+it("a child stays if its parent is redriven, and needs it, after a prune has found it", async () => {
   const { schema, url, store, pruner, parent, child } = await openTwo();
   const pruned = await withClient(url, async (client) => {
     await client.query("begin");
-    // Only to hold the prune where it may be held up by chance, before it takes any lock.
+    // Delays the prune at a point where it may be delayed by chance, before it takes any lock.
     await client.query(`lock table ${schema}.lane in access exclusive mode`);
     const answer = prune(pruner, LATE + 1);
     await until("the prune reads the lanes", async () => {
@@ -55,12 +55,12 @@ it("a child stays whose parent is redriven, and asks for it, after a prune has f
   });
   expect(pruned).toMatchObject({ jobs: 0, ids: [] });
   expect([await stateOf(store, parent), await stateOf(store, child)]).toEqual(["queued", "cancelled"]);
-  // The parent ends again: then the child goes.
+  // The parent ends again: then the child is deleted.
   await order(store, parent, "cancel", LATE + 2);
   expect(await prune(pruner, LATE + 3)).toMatchObject({ ids: [child] });
 });
 
-it("a child stays while somebody has its parent's lock, and goes after that", async () => {
+it("a child stays while its parent is locked, and is deleted after that", async () => {
   const { schema, url, store, pruner, parent, child } = await openTwo();
   await withClient(url, async (client) => {
     await client.query("begin");
@@ -73,7 +73,7 @@ it("a child stays while somebody has its parent's lock, and goes after that", as
   expect(await prune(pruner, LATE + 2)).toMatchObject({ ids: [child] });
 });
 
-it("a child goes with its parent, and after it", async () => {
+it("a child is deleted with its parent, or after it", async () => {
   const one = await openTwo();
   expect(await prune(one.pruner, LATE + 1, LATE + 1)).toMatchObject({ ids: [one.parent, one.child] });
   const other = await openTwo();
@@ -85,7 +85,7 @@ it("a child goes with its parent, and after it", async () => {
 
 it("a job between others stays if one above its parent is redriven after a prune has found it", async () => {
   const { schema, url, store, pruner, parent, child } = await openTwo();
-  // The child of the pair ended long ago, and so did one below it that has left a child behind.
+  // The child of the pair ended long ago, and so did one below it that has a child of its own left.
   const below = newJob({ kind: "below", parent: { id: child, attempt: null }, depth: 2 });
   const left = newJob({ kind: "left", parent: { id: below.id, attempt: null }, depth: 3 });
   await order(store, child, "redrive", T0);

@@ -1,5 +1,5 @@
-/** Pruners and submits that want the same keys at the same time, on two stores: nobody is refused, a key never has two
- *  live jobs, and none is left that names a job which is gone. */
+/** Pruners and submits that use the same keys concurrently, on two stores: no submit is refused, a key never has two
+ *  live jobs, and no key is left that refers to a deleted job. */
 import { expect, it, onTestFinished } from "vitest";
 import { ask } from "../../../test/postgres/client.ts";
 import { newSchema } from "../../../test/postgres/kit.ts";
@@ -9,7 +9,7 @@ import type { Store } from "../store.ts";
 import { openPostgres } from "./open.ts";
 
 const KEYS = Array.from({ length: 60 }, (_, i) => `key-${i}`);
-/** Jobs that came and went, all in all: about two seconds. */
+/** Jobs submitted and deleted in total: about two seconds. */
 const GOAL = 1_200;
 
 const drawn = (below: number) => Math.floor(Math.random() * below);
@@ -28,7 +28,7 @@ it("prunes and submits of the same keys neither refuse each other nor make a sec
   let isOver = false;
   const odd: unknown[] = [];
   const counts = { inserted: 0, exists: 0, stubs: 0, pruned: 0, prunes: 0 };
-  /** Jobs that somebody was about to end: before that, a key's job is its only one. */
+  /** Jobs that are about to be ended: until then a key's job is its only one. */
   const ended = new Set<string>();
   const live = new Map<string, Set<string>>(KEYS.map((key) => [key, new Set()]));
   const end = (key: string, id: string) => {
@@ -49,7 +49,7 @@ it("prunes and submits of the same keys neither refuse each other nor make a sec
         counts.inserted += 1;
         if (!ended.has(answer.id)) live.get(key)?.add(answer.id);
         if (live.get(key)?.size === 2) odd.push(`${key} names ${[...(live.get(key) ?? [])].join(" and ")}`);
-        // Those of kind "work" are done by a worker.
+        // Jobs of kind "work" are run by a worker.
         if (jobs[i]?.kind === "held") cancelled.push({ key, id: answer.id });
       } else odd.push(answer);
     });
@@ -62,7 +62,7 @@ it("prunes and submits of the same keys neither refuse each other nor make a sec
   async function prune(store: Store): Promise<void> {
     const at = ++now;
     const endedBefore = { succeeded: at, failed: at, cancelled: at };
-    // Now the key is free at once, now its stub is in the way for a while, now it gives way.
+    // Depending on timing, the key is free at once, or its stub blocks it for a while, or is replaced.
     const keyWindowMs = drawn(3) === 0 ? drawn(50) : 0;
     const limit = 1 + drawn(40);
     const { jobs } = await store.prune({ now: at, endedBefore, keyWindowMs, sessionsEndedBefore: 0, limit });
@@ -84,7 +84,7 @@ it("prunes and submits of the same keys neither refuse each other nor make a sec
     };
   }
 
-  /** As anyone sees it from outside. */
+  /** Queries the database directly. */
   async function look(): Promise<void> {
     const sql = `select b.key, count(*) from ${schema}.job j join ${schema}.submission b on b.job = j.no
       where j.state in (0, 1) group by b.key having count(*) > 1`;
@@ -106,16 +106,16 @@ it("prunes and submits of the same keys neither refuse each other nor make a sec
   ]);
   await Promise.all([...acts, look].map(again));
   expect(odd).toEqual([]);
-  // Else they did not meet.
+  // Otherwise there was no collision.
   expect(Math.min(counts.inserted, counts.pruned)).toBeGreaterThanOrEqual(GOAL);
   expect(Math.min(counts.exists, counts.stubs, counts.prunes)).toBeGreaterThan(100);
 
   await look();
   const lost = `select k.key, k.id from ${schema}.submit_key k left join ${schema}.submission b on b.id = k.id
     where k.until is null and b.id is null`;
-  expect(await ask(url, lost), "a key whose job is gone has a stub").toEqual([]);
+  expect(await ask(url, lost), "a key whose job is deleted has a stub").toEqual([]);
   const nameless = `select b.key, b.id from ${schema}.submission b join ${schema}.job j on j.no = b.job
     where not exists (select from ${schema}.submit_key k where k.key = b.key and k.id = b.id and k.until is null)`;
-  expect(await ask(url, nameless), "a job that is there has its key").toEqual([]);
+  expect(await ask(url, nameless), "an existing job has its key").toEqual([]);
   expect(odd).toEqual([]);
 });

@@ -1,4 +1,4 @@
-/** A transaction of the caller's may be open for longer than names count as used. */
+/** A caller's transaction may be open for longer than names count as used. */
 import { Client } from "pg";
 import { expect, it, onTestFinished } from "vitest";
 import { newSchema } from "../../../test/postgres/kit.ts";

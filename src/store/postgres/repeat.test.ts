@@ -1,5 +1,5 @@
-/** A submit whose answer was lost is repeated at once, while its first try may still be committing. Then the repeat waits
- *  for it, finds the job, and stores it no second time. */
+/** A submit whose answer was lost is repeated at once, while its first try may still be committing. The repeat then
+ *  waits for it, finds the job, and does not store it again. */
 import { afterAll, beforeAll, expect, test } from "vitest";
 import { startProxy } from "../../../test/postgres/chaos-proxy.ts";
 import { ask } from "../../../test/postgres/client.ts";
@@ -40,8 +40,8 @@ const stored = async () =>
 test.each([
   ["without a key", null],
   ["with a key", "k"],
-])("a submit %s, cut off while it commits, is stored once and said to be", async (_, key) => {
-  await store.insert([newJob()], T0); // statements are prepared, and lanes known
+])("a submit %s, disconnected during its commit, is stored once and answered as stored", async (_, key) => {
+  await store.insert([newJob()], T0); // prepares statements, and caches lanes
   if (key !== null) await store.insert([newJob({ key: "other" })], T0);
   const before = await stored();
   const name = key === null ? "perdure_insert" : "perdure_insert_keyed";
@@ -59,35 +59,38 @@ test.each([
   ["with a key", "child", false],
   ["without a key, while its parent is cancelled", null, true],
   ["with a key, while its parent is cancelled", "cancelled child", true],
-])("a submit of a child %s, cut off while it commits, is stored once and said to be", async (_, key, isCancelled) => {
-  const rival = await openPostgres({ url: server.url, random: Math.random, clock: systemClock, newSecret: () => "" });
-  const parent = newJob();
-  await store.insert([parent], T0);
-  const child = newJob({ key, parent: { id: parent.id, attempt: null }, depth: 1 });
-  const before = await stored();
-  let cancelling: Promise<unknown> = Promise.resolve();
-  const rule = proxy.onClientMessage(
-    ({ type, text }) => {
-      const isCommit = type === "Q" && text.includes("commit");
-      if (isCommit && isCancelled) {
-        // It waits for the lock that the first try holds until it has committed.
-        const commands = [{ jobId: parent.id, command: { kind: "cancel" } as const }];
-        cancelling = rival.amend(commands, T0 + 1, decideCommandAt(T0 + 1));
-      }
-      return isCommit;
-    },
-    "cut-after",
-    1,
-  );
-  try {
-    expect(await store.insert([child], T0)).toEqual([{ status: "inserted", id: child.id }]);
-    await cancelling;
-  } finally {
-    rule.remove();
-    await rival.close();
-  }
-  expect(rule.hits()).toBe(1);
-  expect(await stored()).toBe(before + 1);
-  expect((await store.children.cascades(9)).includes(parent.id)).toBe(isCancelled);
-  await audit(store);
-});
+])(
+  "a submit of a child %s, disconnected during its commit, is stored once and answered as stored",
+  async (_, key, isCancelled) => {
+    const rival = await openPostgres({ url: server.url, random: Math.random, clock: systemClock, newSecret: () => "" });
+    const parent = newJob();
+    await store.insert([parent], T0);
+    const child = newJob({ key, parent: { id: parent.id, attempt: null }, depth: 1 });
+    const before = await stored();
+    let cancelling: Promise<unknown> = Promise.resolve();
+    const rule = proxy.onClientMessage(
+      ({ type, text }) => {
+        const isCommit = type === "Q" && text.includes("commit");
+        if (isCommit && isCancelled) {
+          // It waits for the lock that the first try holds until it has committed.
+          const commands = [{ jobId: parent.id, command: { kind: "cancel" } as const }];
+          cancelling = rival.amend(commands, T0 + 1, decideCommandAt(T0 + 1));
+        }
+        return isCommit;
+      },
+      "cut-after",
+      1,
+    );
+    try {
+      expect(await store.insert([child], T0)).toEqual([{ status: "inserted", id: child.id }]);
+      await cancelling;
+    } finally {
+      rule.remove();
+      await rival.close();
+    }
+    expect(rule.hits()).toBe(1);
+    expect(await stored()).toBe(before + 1);
+    expect((await store.children.cascades(9)).includes(parent.id)).toBe(isCancelled);
+    await audit(store);
+  },
+);

@@ -1,4 +1,4 @@
-/** The conformance suite on SQLite: a file, and in the second tier a database in memory. */
+/** The conformance suite on SQLite: a file, and in the full test run also a database in memory. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";

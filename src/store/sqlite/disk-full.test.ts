@@ -1,6 +1,6 @@
-/** A disk that is really full (F31): a small file system of our own. Nothing is acknowledged that is not stored, nothing
- *  refused is stored, and when there is space again work goes on. Mounting needs root; without it only the second half
- *  runs, and says so: a limit on the size of files, which SQLite reports as a broken disk and not as a full one. */
+/** A disk that is really full (F31): a small file system. Nothing is acknowledged that is not stored, nothing refused
+ *  is stored, and when there is space again work continues. Mounting needs root; without it only the second half runs,
+ *  and reports so: a limit on file size, which SQLite reports as a broken disk and not as a full one. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ const DISK_BYTES = 2 * 1_024 * 1_024;
 const BALLAST_BYTES = DISK_BYTES / 2;
 const disks: string[] = [];
 
-/** A small file system; null where we may not have one. */
+/** A small file system; null if it may not be mounted. */
 function newDisk(): string | null {
   const disk = join(directory, `disk-${disks.length}`);
   mkdirSync(disk);
@@ -27,13 +27,13 @@ function newDisk(): string | null {
     disks.push(disk);
     return disk;
   } catch (error) {
-    console.warn(`disk-full: no file system of our own (${String(error)}); only the limit on files is tested`);
+    console.warn(`disk-full: cannot mount a file system (${String(error)}); only the limit on files is tested`);
     return null;
   }
 }
 const canMount = newDisk() !== null;
 afterAll(() => {
-  // Lazily: the driver for Node 20 lets go of its files only when its statements have been collected.
+  // Lazily: the driver for Node 20 releases its files only when its statements have been garbage-collected.
   for (const disk of disks) execFileSync("umount", ["-l", disk]);
   rmSync(directory, { recursive: true });
 });
@@ -60,7 +60,7 @@ describe.runIf(canMount)("a full disk", () => {
     db.close();
   });
 
-  /** Inserts until the disk is full; answers the ids that were acknowledged and those of the calls that were not. */
+  /** Inserts until the disk is full; returns the ids that were acknowledged and those of the calls that were not. */
   async function fill(size: number): Promise<{ kept: string[]; refused: string[]; error: unknown }> {
     const kept: string[] = [];
     for (;;) {
@@ -75,12 +75,12 @@ describe.runIf(canMount)("a full disk", () => {
   }
   const freeSpace = () => rmSync(join(disk, "ballast"));
 
-  test("is said clearly, keeps what was acknowledged and nothing else, and heals", async () => {
+  test("is reported clearly, keeps what was acknowledged and nothing else, and recovers", async () => {
     const { kept, refused, error } = await fill(4_000);
     expect(error).toMatchObject(FULL);
     expect(kept.length).toBeGreaterThan(20);
     expect((await allJobs(store)).map((job) => job.id).sort()).toEqual([...kept].sort());
-    // Reading goes on, and so does refusing.
+    // Reads continue, and writes are still refused.
     expect(await store.jobs(refused)).toEqual(refused.map(() => null));
     const large = newJob({ payload: JSON.stringify("x".repeat(200_000)) });
     await expect(store.insert([large], T0)).rejects.toMatchObject(FULL);
@@ -88,7 +88,7 @@ describe.runIf(canMount)("a full disk", () => {
     expect(await store.insert([large], T0)).toEqual([{ status: "inserted", id: large.id }]);
   });
 
-  test("undoes every verb as a whole, and each can be repeated when there is space", async () => {
+  test("rolls back every verb as a whole, and each can be repeated when there is space", async () => {
     const session = newSession({ slots: 400 });
     await store.sessions.open(session, T0);
     const jobs = Array.from({ length: 200 }, () => newJob());
@@ -141,7 +141,7 @@ describe.runIf(canMount)("a full disk", () => {
     expect(await store.insert([newJob()], T0)).toMatchObject([{ status: "inserted" }]);
   });
 
-  test("does not take a new store, and leaves nothing that is in its way later", async () => {
+  test("cannot hold a new store, and leaves nothing that blocks one later", async () => {
     await fill(4_000);
     await fill(1);
     const another = join(disk, "another.db");
@@ -154,8 +154,8 @@ describe.runIf(canMount)("a full disk", () => {
   });
 });
 
-describe("a disk that breaks under a write", () => {
-  /** Runs in a process whose files may at times not grow: to SQLite that is an I/O error. */
+describe("a disk that fails during a write", () => {
+  /** Runs in a process with a limit on file size that is set at times: to SQLite that is an I/O error. */
   const script = (path: string) => `
     import { execFileSync } from "node:child_process";
     import { renameSync } from "node:fs";
@@ -199,7 +199,7 @@ describe("a disk that breaks under a write", () => {
     await store.close();
     console.log(JSON.stringify({ kept, seen, told, all: found.every((each) => each !== null) }));`;
 
-  test("refuses writes honestly, reads on, and is opened again by itself, but not on another file", async () => {
+  test("refuses writes, keeps reading, and is reopened automatically, but not on another file", async () => {
     const path = join(directory, "limited.db");
     const args = ["--import", "tsx", "--input-type=module", "-e", script(path)];
     const child = spawnSync(process.execPath, args, { encoding: "utf8" });
@@ -208,12 +208,12 @@ describe("a disk that breaks under a write", () => {
       all: boolean;
     };
     expect(seen).toEqual([
-      ["store_unknown", "store_unavailable"], // the second was not begun
+      ["store_unknown", "store_unavailable"], // the second was not started
       "store_unavailable",
-      ...[true, true], // it says why, and reads
-      ...[null, true], // it stores again, and woke who watches
+      ...[true, true], // it reports why, and reads
+      ...[null, true], // it stores again, and notified watchers
       "store_unknown",
-      "store_unavailable", // another database in its place is not taken for it
+      "store_unavailable", // another database at its path is rejected
       null,
     ]);
     expect(told[0]).toBe(

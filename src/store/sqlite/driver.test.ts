@@ -3,7 +3,7 @@ import { withoutSqliteWarning } from "./driver.ts";
 
 const EXPERIMENTAL = "SQLite is an experimental feature and might change at any time";
 
-it("keeps the one warning of Node 22 about its SQLite back, and no other", async () => {
+it("suppresses the warning of Node 22 about its SQLite, and no other", async () => {
   const heard: string[] = [];
   const hear = (warning: Error) => void heard.push(`${warning.name}: ${warning.message}`);
   process.on("warning", hear);
@@ -22,7 +22,7 @@ it("keeps the one warning of Node 22 about its SQLite back, and no other", async
       }),
     ).toThrow("not there");
     process.emitWarning(`${EXPERIMENTAL}, later`, "ExperimentalWarning");
-    await new Promise((resolve) => setImmediate(resolve)); // warnings are told in the next tick
+    await new Promise((resolve) => setImmediate(resolve)); // warnings are emitted in the next tick
   } finally {
     process.off("warning", hear);
   }

@@ -59,7 +59,7 @@ describe("a database whose files are moved away while it is in use", () => {
     await expect(insert()).rejects.toMatchObject(refusal(message));
     expect(store.fault?.()?.cause).toMatch(message);
     expect(await store.jobs(kept)).toMatchObject(kept.map((id) => ({ id })));
-    await new Promise((resolve) => setTimeout(resolve, 30)); // it tries to open it, at once and again
+    await new Promise((resolve) => setTimeout(resolve, 30)); // it tries to reopen it, at once and repeatedly
     expect(existsSync(from)).toBe(false);
     renameSync(`${from}.aside`, from);
     await stores();
@@ -89,12 +89,12 @@ describe("a database whose files are moved away while it is in use", () => {
   });
 });
 
-test("a database in whose place somebody made another is not opened again with less than it had stored", async () => {
+test("a database replaced by another one is not reopened with less than it had stored", async () => {
   renameSync(directory, `${directory}.aside`);
   await expect(insert()).rejects.toThrow();
   renameSync(`${directory}.aside`, directory);
-  await stores(); // the log was copied home, and begun anew
-  // The index of the log stays, and is then that of the other one.
+  await stores(); // the log was copied into the file, and reset
+  // The index of the log stays, and then belongs to the other database.
   for (const end of ["", "-wal"]) renameSync(path + end, `${path}.aside${end}`);
   const other = await open();
   await other.insert([newJob()], T0);
@@ -107,7 +107,7 @@ test("a database in whose place somebody made another is not opened again with l
   await expect(insert()).rejects.toMatchObject({ code: "store_unavailable" });
 });
 
-test("a database that was opened by a link is in its place", async () => {
+test("a database opened through a link counts as unchanged", async () => {
   await store.close();
   const link = join(directory, "link.db");
   symlinkSync(path, link);

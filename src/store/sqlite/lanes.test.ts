@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { Perdure, task } from "../../index.ts";
 
 describe("a session with very many lanes", () => {
-  it("gets the jobs of all of them, each window in its turn", async () => {
+  it("gets the jobs of all of them, window by window", async () => {
     await using perdure = await Perdure.open(":memory:");
     const ran = new Set<string>();
     const tenant = task("tenant", (_: undefined, ctx) => {
@@ -13,11 +13,11 @@ describe("a session with very many lanes", () => {
     await perdure.work([tenant], { concurrency: 50 });
     await Promise.all(answers.map((answer) => (answer.ok ? answer.job.result() : Promise.reject(answer.error))));
     expect(ran.size).toBe(900);
-    // All lanes are empty now: one that fills is found among them.
+    // All lanes are empty now: one that gets a job is found among them.
     await (await perdure.submit(tenant, undefined, { queue: "tenant-777" })).result({ timeout: "20s" });
   });
 
-  it("starts the more urgent job first where both are in sight, and leaves paused queues alone", async () => {
+  it("starts the more urgent job first if both are in the window, and skips paused queues", async () => {
     await using perdure = await Perdure.open(":memory:");
     const order: string[] = [];
     const note = task("note", (_: undefined, ctx) => {
@@ -37,7 +37,7 @@ describe("a session with very many lanes", () => {
     await submitted[7]?.result({ timeout: "20s" });
   });
 
-  it("finds a due job behind more lanes than it sees at once, though none of theirs is due", async () => {
+  it("finds a due job behind more lanes than a window has, though none of those has due jobs", async () => {
     await using perdure = await Perdure.open(":memory:");
     const behind = task("behind", () => "found");
     const queues = Array.from({ length: 100 }, (_, i) => `later-${i}`);

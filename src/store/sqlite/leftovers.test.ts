@@ -1,4 +1,4 @@
-/** When everything has been pruned, nothing is left: no table keeps rows that no verb can reach any more. */
+/** After everything has been pruned, nothing is left: no table keeps rows that no verb can reach any more. */
 import { expect, test } from "vitest";
 import { resourceLabels } from "../../core/input/resources.ts";
 import { systemClock } from "../../lib/system-clock.ts";
@@ -8,7 +8,7 @@ import { openDatabase } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 
-/** What stays: the store's own facts, names that are written once and never again, and tokens, which belong to no job. */
+/** What stays: the store's own values, names that are never deleted, and tokens, which belong to no job. */
 const STAYS = ["meta", "policy", "lane", "access_token", "sqlite_sequence"];
 
 test("a store whose jobs and sessions are all pruned is empty", async () => {
@@ -40,7 +40,7 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   const other = await bench.submit({ kind: "parent" });
   const orphan = await bench.submit({ kind: "child", parent: { id: other, attempt: null }, depth: 1 });
   await bench.amend(other, { kind: "cancel" }, T0 + 2);
-  // One that takes cpu, and spends of a budget.
+  // One that needs cpu, and spends from a budget.
   const labels = resourceLabels({ cpu: 500, memory: 100 });
   const { job: costly } = await bench.running({ kind: "costly", labels, retry: { budget: { costUsd: 1 } } });
   await bench.store.queues.setPaused("default", "mail", true, T0);

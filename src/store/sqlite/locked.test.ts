@@ -8,7 +8,7 @@ import { openSqlite } from "./open.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 import { watcher } from "./watch.ts";
 
-/** What SQLite says while another process mends the file after a crash. Real, but it lasts microseconds. */
+/** SQLite's error while another process recovers the file after a crash. Real, but it lasts microseconds. */
 function locked(): Error {
   return Object.assign(new Error("database is locked"), { code: "ERR_SQLITE_ERROR", errcode: 5 });
 }
@@ -52,7 +52,7 @@ describe("a file that is locked for a moment", () => {
     return { state, db: refusing(await openDatabase(path), state) };
   }
 
-  it("does not fail a read: it is tried again", async () => {
+  it("does not fail a read: it is retried", async () => {
     const { db, state } = await opened();
     const store = sqliteStore(db, { clock: systemClock, random: () => 0, report: () => {}, shared: false });
     state.times = 5;
@@ -61,7 +61,7 @@ describe("a file that is locked for a moment", () => {
     await store.close();
   });
 
-  it("does not end the process that watches it: something may have changed", async () => {
+  it("does not crash the process that watches it: something may have changed", async () => {
     const { db, state } = await opened();
     const watch = watcher(db, true);
     const called = new Promise<void>((resolve) => {

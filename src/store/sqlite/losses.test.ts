@@ -1,5 +1,5 @@
-/** What it costs to settle losses: the store runs in the event loop and holds the write lock meanwhile. Counted is what is read,
- *  by a spy between store and driver. */
+/** The cost of settling losses: the store runs on the event loop and holds the write lock meanwhile. Counts what is
+ *  read, with a spy between store and driver. */
 import { expect, test } from "vitest";
 import { systemClock } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
@@ -8,10 +8,10 @@ import { type Database, openDatabase, type SqlStatement } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 
-/** Of a text that is long in every session. */
+/** A text that is long in every session. */
 const KIND = "k".repeat(8_000);
 
-/** Settles the losses of so many sessions, each with a process and a job of its own, and answers what was read for them. */
+/** Settles the losses of a number of sessions, each with its own process and job, and returns what was read. */
 async function readFor(
   sessions: number,
 ): Promise<{ reads: number; rows: number; characters: number; scans: string[] }> {
@@ -72,13 +72,13 @@ async function readFor(
   return found;
 }
 
-/** Whether it may look at every session. */
+/** Whether it may read every session. */
 function scansSessions(db: Database, sql: string): boolean {
   const steps = db.prepare(`explain query plan ${sql}`).all() as { detail: string }[];
   return steps.some(({ detail }) => /^SCAN session/.test(detail)) && !/limit 2000$/.test(sql);
 }
 
-test("losses cost as much as there are of them, and not what the sessions can run", async () => {
+test("the cost of losses depends on their number, not on what the sessions can run", async () => {
   const [few, many] = [await readFor(20), await readFor(80)];
   expect(many.scans).toEqual([]);
   expect(many.reads).toBeLessThanOrEqual(4 * few.reads);

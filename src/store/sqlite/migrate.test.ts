@@ -1,4 +1,4 @@
-/** A file that an earlier version made is brought forward, with all that is in it. */
+/** A file of an earlier version is migrated with all its data. */
 import { copyFileSync, existsSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { tempFile } from "../../../test/kit.ts";
@@ -15,7 +15,7 @@ let secrets = 0;
 const open = (path: string) =>
   openSqlite({ path, random: Math.random, newSecret: () => `secret ${secrets++} `.repeat(9) });
 
-/** As version 1 made it, with a job in the hands of a session. */
+/** As version 1 created it, with a running job. */
 async function versionOne(path: string): Promise<void> {
   const db = await openDatabase(path);
   db.exec(MIGRATIONS[0] as string);
@@ -29,7 +29,7 @@ async function versionOne(path: string): Promise<void> {
 }
 
 describe("a file of version 1", () => {
-  it("is brought forward and works, with what was in it", async () => {
+  it("is migrated and works, with its data", async () => {
     const path = tempFile();
     await versionOne(path);
     const bench = new Bench(async () => ({ store: await open(path) }));
@@ -47,12 +47,12 @@ describe("a file of version 1", () => {
     });
     expect(await bench.store.tokens.list()).toHaveLength(1);
     expect((await bench.store.events.page({ after: 0, limit: 99 })).events).toHaveLength(6);
-    // An old event of a worker says nothing of its namespace.
+    // An old event of a worker has no namespace.
     expect((await bench.store.events.page({ after: 0, limit: 99, namespace: "default" })).events).toHaveLength(4);
     await bench.end();
   });
 
-  it("is brought forward once by many that open it at the same time", async () => {
+  it("is migrated once by many that open it at the same time", async () => {
     const path = tempFile();
     await versionOne(path);
     const stores = await Promise.all(Array.from({ length: 6 }, () => open(path)));
@@ -64,15 +64,15 @@ describe("a file of version 1", () => {
   });
 });
 
-describe("a file whose servers kept their secret in it", () => {
-  it("has it until it is erased, and then nowhere in its bytes", async () => {
+describe("a file with the secret of its servers", () => {
+  it("has the secret until it is erased, and then nowhere in its bytes", async () => {
     const path = tempFile();
     const secret = "the-signing-secret-of-an-earlier-version";
     await versionOne(path);
     const db = await openDatabase(path);
     const add = db.prepare("insert into meta (name, value) values (?, ?)");
     add.run("signing_secret", secret);
-    // Rows come and go beside it, and leave it elsewhere in its page.
+    // Rows beside it are added and deleted, and leave copies of it elsewhere in its page.
     for (let i = 0; i < 40; i++) add.run(`setting.${i}`, "x".repeat(60));
     db.exec(
       "delete from meta where name like 'setting.%'; update meta set value = value where name = 'signing_secret'",
@@ -94,14 +94,14 @@ describe("a file whose servers kept their secret in it", () => {
     await again.close();
   });
 
-  it("has it nowhere after the next open, where a crash came before its log was truncated", async () => {
+  it("has it nowhere after the next open, if a crash prevented the truncation of its log", async () => {
     const [path, copy] = [tempFile(), tempFile()];
     const secret = "the-signing-secret-of-an-earlier-version";
     await versionOne(path);
     const store = await open(path);
     const reader = await openDatabase(path);
     reader.prepare("insert into meta (name, value) values ('signing_secret', ?)").run(secret);
-    // It keeps the log from being truncated; the files as they are then are those after a crash.
+    // Keeps the log from being truncated; the files as they are then are those after a crash.
     reader.exec("begin");
     reader.prepare("select count(*) from meta").get();
     await store.settings.eraseFormerSecret();
@@ -119,19 +119,19 @@ describe("a file whose servers kept their secret in it", () => {
     }
   });
 
-  it("is refused by an earlier version, which would make another", async () => {
+  it("is refused by an earlier version, which would create another secret", async () => {
     const path = tempFile();
     await (await open(path)).close();
     const db = await openDatabase(path);
     const { user_version: version } = db.prepare("pragma user_version").get() as { user_version: number };
     db.close();
-    expect(version).toBeGreaterThan(10); // the last that kept a secret
+    expect(version).toBeGreaterThan(10); // the last one with a secret
   });
 });
 
 const LANE = { kind: "work", queue: "default", namespace: "default" };
 
-/** As version 2 made it: a job in the hands of a session, and one that waits. */
+/** As version 2 created it: a running job, and one that waits. */
 async function versionTwo(path: string): Promise<void> {
   const db = await openDatabase(path);
   for (const step of MIGRATIONS.slice(0, 2)) db.exec(step);
@@ -157,7 +157,7 @@ async function versionTwo(path: string): Promise<void> {
 }
 
 describe("a file of version 2", () => {
-  it("goes on with its jobs, which may have children now", async () => {
+  it("continues its jobs, which may have children now", async () => {
     const path = tempFile();
     await versionTwo(path);
     const bench = new Bench(async () => ({ store: await open(path) }));
@@ -181,7 +181,7 @@ describe("a file of version 2", () => {
 });
 
 describe("a file of version 3", () => {
-  it("keeps the sessions that are there only for their ids, as long as jobs may name them", async () => {
+  it("keeps sessions that exist only for their ids, as long as jobs may refer to them", async () => {
     const path = tempFile();
     await versionTwo(path);
     const db = await openDatabase(path);

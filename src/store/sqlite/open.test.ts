@@ -1,4 +1,4 @@
-/** Opening files: ours, foreign, newer, damaged, locked away, new to several processes at once (F34, F35, S35). */
+/** Opening files: ours, foreign, newer, damaged, locked, new to several processes at once (F34, F35, S35). */
 import {
   chmodSync,
   mkdirSync,
@@ -45,14 +45,14 @@ async function refused(path: string): Promise<PerdureError> {
   return outcome as PerdureError;
 }
 
-test("is refused where the path is a named pipe, without waiting for anybody", async () => {
+test("is refused if the path is a named pipe, without blocking", async () => {
   const path = fresh();
   mkdirSync(join(path, ".."), { recursive: true });
   expect(await refused(namedPipe(path))).toMatchObject({ code: "store_io", message: expect.stringContaining("ENXIO") });
 });
 
 describe("a new file", () => {
-  test("is for its owner only, and so are its directories and companions", async () => {
+  test("is private to its owner, and so are its directories and companions", async () => {
     const before = process.umask(0);
     try {
       const path = fresh(join("a", "b", "jobs.db"));
@@ -67,7 +67,7 @@ describe("a new file", () => {
     }
   });
 
-  test("takes two connections of one process at once", async () => {
+  test("can be opened by two connections of one process at once", async () => {
     const path = fresh();
     const stores = await Promise.all(Array.from({ length: 6 }, () => open(path)));
     for (const store of stores) await store.insert([newJob()], T0);
@@ -75,7 +75,7 @@ describe("a new file", () => {
     for (const store of stores) await store.close();
   });
 
-  test("takes several processes at once", async () => {
+  test("can be opened by several processes at once", async () => {
     const path = fresh();
     const rivals = [startRival(path), startRival(path), startRival(path)];
     try {
@@ -92,7 +92,7 @@ describe("a new file", () => {
     }
   });
 
-  test("may have been made empty by someone else", async () => {
+  test("may exist as an empty file", async () => {
     const store = await open(put(fresh(), ""));
     expect(await store.insert([newJob()], T0)).toMatchObject([{ status: "inserted" }]);
     await store.close();
@@ -102,14 +102,14 @@ describe("a new file", () => {
 describe("a file that is not ours", () => {
   const texts = { "a few words": "hello", "a long text": "x".repeat(100_000), zeros: new Uint8Array(8_192) };
   for (const [what, content] of Object.entries(texts)) {
-    test(`${what}: is refused and left as it is`, async () => {
+    test(`${what}: is refused and not changed`, async () => {
       const path = put(fresh(), content);
       expect(await refused(path)).toMatchObject({ code: "store_not_a_database" });
       expect(readFileSync(path).equals(Buffer.from(content as string))).toBe(true);
     });
   }
 
-  test("a database of another program is refused and left as it is", async () => {
+  test("a database of another program is refused and not changed", async () => {
     for (const mark of ["create table customer (id)", "pragma application_id = 7", "pragma user_version = 1"]) {
       const path = put(fresh(), "");
       const db = await openDatabase(path);
@@ -182,7 +182,7 @@ describe("a place that may not be written", () => {
 });
 
 describe("a damaged file", () => {
-  /** A database with something in every table, as bytes. */
+  /** The bytes of a database with data in every table. */
   async function whole(): Promise<Buffer> {
     const path = fresh();
     const store = await open(path);
@@ -201,7 +201,7 @@ describe("a damaged file", () => {
     return readFileSync(path);
   }
 
-  /** Opens a damaged copy and uses it. Whatever goes wrong must be said in our words, and nothing may be thrown away. */
+  /** Opens a damaged copy and uses it. Every error must have our message, and nothing may be discarded. */
   async function use(bytes: Buffer): Promise<"worked" | PerdureError> {
     const path = put(fresh(), bytes);
     let store: Store | null = null;
@@ -221,20 +221,20 @@ describe("a damaged file", () => {
     } finally {
       await store?.close();
       expect(statSync(path).size).toBeGreaterThanOrEqual(Math.min(bytes.length, 512));
-      // Where it was refused at the door it was not touched.
+      // A file that was refused at opening was not touched.
       if (store === null) expect(readFileSync(path).equals(bytes)).toBe(true);
     }
   }
 
   const FLIPS = IS_FULL ? 100 : 20;
 
-  test("with bytes flipped anywhere is never replaced, and says what is wrong", async () => {
+  test("with bytes flipped anywhere is never replaced, and the damage is reported", async () => {
     const bytes = await whole();
     const pages = Math.floor(bytes.length / 4_096);
     const outcomes: ("worked" | PerdureError)[] = [];
     for (let i = 0; i < FLIPS; i++) {
       const damaged = Buffer.from(bytes);
-      // Each page in turn: where its structure is, and somewhere in it.
+      // Each page in turn: in its header, and somewhere in it.
       const page = (i % pages) * 4_096;
       const at = page + (i % 3 === 0 ? i % 12 : (i * 1_103) % 4_096);
       for (let k = 0; k < 1 + (i % 8); k++) damaged[at + k] = (damaged[at + k] as number) ^ (1 + ((i * 37) % 255));
@@ -243,7 +243,7 @@ describe("a damaged file", () => {
     expect(outcomes.filter((outcome) => outcome !== "worked").length).toBeGreaterThan(FLIPS / 5);
   });
 
-  test("with its head gone is not taken for a new one", async () => {
+  test("without its header is not treated as a new file", async () => {
     const bytes = await whole();
     for (const length of [16, 100, 4_096]) {
       const damaged = Buffer.from(bytes);
@@ -252,7 +252,7 @@ describe("a damaged file", () => {
     }
   });
 
-  test("cut off at any page is refused when what is missing is needed", async () => {
+  test("truncated at any page is refused when missing data is needed", async () => {
     const bytes = await whole();
     for (const size of [100, 512, 4_095, 4_096, 8_192, 40_960, bytes.length - 4_096, bytes.length - 1]) {
       const path = put(fresh(), bytes);
@@ -262,7 +262,7 @@ describe("a damaged file", () => {
     }
   });
 
-  test("of which only the mark is left is refused", async () => {
+  test("with only its application id left is refused", async () => {
     const path = put(fresh(), "");
     const db = await openDatabase(path);
     db.exec(`pragma application_id = ${APPLICATION_ID}; pragma user_version = ${MIGRATIONS.length}`);

@@ -1,5 +1,5 @@
-/** What the statements of the hot verbs cost: each one that a verb runs is explained by SQLite, and none may walk
- *  through a table that grows with the number of jobs. A spy between store and driver notes the statements. */
+/** What the statements of the hot verbs cost: SQLite explains each one that a verb runs, and none may scan a whole
+ *  table that grows with the number of jobs. A spy between store and driver records the statements. */
 import { afterAll, beforeAll, describe, expect, test } from "vitest";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import { systemClock } from "../../lib/system-clock.ts";
@@ -58,7 +58,7 @@ class Spy {
     };
   }
 
-  /** What was used since the last call, with the steps of its plan. */
+  /** The statements since the last call, with the steps of their plans. */
   plans(): { readonly sql: string; readonly steps: string[] }[] {
     const used = [...this.#used];
     this.#used = new Set();
@@ -69,7 +69,7 @@ class Spy {
   }
 }
 
-/** Steps that look at every row of a large table or index. A table may stand under another name in its statement. */
+/** Steps that read every row of a large table or index. A table may have an alias in its statement. */
 function walks({ sql, steps }: { readonly sql: string; readonly steps: readonly string[] }): string[] {
   const names = new Map(LARGE.map((table) => [table, table]));
   for (const [, table, name] of sql.matchAll(/\b(?:from|join)\s+(\w+)\s+(?:as\s+)?(\w+)\b/g)) {
@@ -92,13 +92,13 @@ beforeAll(async () => {
     store: sqliteStore(spy.driver, { clock: systemClock, random: Math.random, report: () => {}, shared: false }),
   }));
   await bench.begin();
-  // A little of everything, so that nothing is answered without being looked for.
+  // A little of everything, so that no statement is skipped for lack of data.
   await bench.insert(Array.from({ length: 300 }, (_, i) => ({ queue: `q${i % 5}`, priority: i % 3, runAt: T0 + i })));
   spy.plans();
 });
 afterAll(() => bench.end());
 
-/** No statement of this verb walks. Those named are allowed to, each for its reason. */
+/** Asserts that no statement of this verb scans a table, except those listed, each for a reason. */
 async function expectNoWalk(verb: () => Promise<unknown>, allowed: readonly RegExp[] = []): Promise<void> {
   await verb();
   const plans = spy.plans();
@@ -108,7 +108,7 @@ async function expectNoWalk(verb: () => Promise<unknown>, allowed: readonly RegE
 }
 
 describe("claims", () => {
-  test("look through lanes by their index, for each priority, and sort nothing", async () => {
+  test("scan lanes by index, for each priority, without sorting", async () => {
     const session = await bench.open({ leaseMs: DAY });
     spy.plans();
     await bench.claimAnswer(session, 5, T0 + 500, "claim");
@@ -117,7 +117,7 @@ describe("claims", () => {
     const onReady = used.filter(({ steps }) => steps.some((step) => step.includes("job_ready")));
     expect(onReady.length).toBeGreaterThanOrEqual(3);
     for (const { steps } of onReady) {
-      expect(steps).toHaveLength(1); // no sorting beside it
+      expect(steps).toHaveLength(1); // no sort step beside it
       expect(steps[0]).toMatch(
         /^SEARCH job USING (COVERING )?INDEX job_ready \(lane=\? AND priority(=\? AND run_at|>)/,
       );
@@ -126,7 +126,7 @@ describe("claims", () => {
   });
 });
 
-describe("no hot verb walks through the jobs:", () => {
+describe("no hot verb scans all jobs:", () => {
   let jobs: ClaimedJob[];
   let session: string;
   beforeAll(async () => {
@@ -169,7 +169,7 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.sweep(T0 + MINUTE);
     }));
 
-  test("children: stored, waited for, found, and asked to stop", () =>
+  test("children: stored, waited for, found, and requested to stop", () =>
     expectNoWalk(async () => {
       const parent = await bench.running({ kind: "parent", retry: TWICE });
       const { id } = parent.job;
@@ -189,7 +189,7 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.find({ parentId: id, state: ["queued", "running"], order: "oldest" });
     }));
 
-  test("children of a job are found in the order of their numbers, which are not sorted", async () => {
+  test("children of a job are found in the order of their numbers, without sorting", async () => {
     await bench.store.find({ parentId: "job_x", state: ["queued"], order: "oldest" });
     const used = spy.plans().filter(({ sql }) => sql.includes("indexed by job_parent"));
     expect(used).toHaveLength(1);
@@ -197,7 +197,7 @@ describe("no hot verb walks through the jobs:", () => {
     expect(used[0]?.steps.filter((step) => step.includes("TEMP B-TREE"))).toEqual([]);
   });
 
-  test("claim of what takes cpu", () =>
+  test("claim of jobs that need cpu", () =>
     expectNoWalk(async () => {
       const labels = { "resource/cpu": "1000" };
       await bench.insert([{ labels }]);
@@ -212,7 +212,7 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.amend(job(1).id, { kind: "retry" }, T0 + 4);
     }));
 
-  test("reading one job and all about it", () =>
+  test("reading one job and everything about it", () =>
     expectNoWalk(async () => {
       await bench.store.jobs([job(0).id]);
       await bench.store.ended([job(0).id, job(3).id]);
@@ -231,7 +231,7 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.sessions.listOpen();
     }));
 
-  test("events of a namespace: in the order of their numbers, which are not sorted", async () => {
+  test("events of a namespace: in the order of their numbers, without sorting", async () => {
     (await bench.store.events.page({ after: 5, limit: 10, namespace: "nobody" })).events;
     const used = spy.plans().filter(({ sql }) => sql.includes("l.namespace"));
     expect(used.map(({ steps }) => steps)).toEqual([
@@ -250,13 +250,13 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.tokens.revoke("nobody", T0);
     }));
 
-  test("beat, and the search for what has run out", () =>
+  test("beat, and the search for what has expired", () =>
     expectNoWalk(async () => {
       for (let s = 0; s < 40; s++) await bench.beat(T0 + s * SECOND);
       await bench.store.expired({ now: T0 + 2 * DAY, limit: 100 });
     }));
 
-  test("prune, but for the walk through old successes up to the first page of young ones", () =>
+  test("prune, except the scan of old successes up to the first page of recent ones", () =>
     expectNoWalk(async () => {
       const { job: keyed } = await bench.running({ key: "old", tags: ["t"], kind: "old" });
       await bench.report(keyed, done(), T0 + 1);
@@ -277,11 +277,11 @@ describe("no hot verb walks through the jobs:", () => {
       await bench.store.find({ state: ["failed", "cancelled"], kind: ["work"] });
       await bench.store.find({ queue: ["q1"], submittedBefore: 1 });
       await bench.store.find({ state: ["succeeded"], order: "oldest", namespace: "default" });
-      // The running ones have an index to themselves, and are as few as there are slots.
+      // Running jobs have their own index, and there are only as many as slots.
     }, [/indexed by job_running where state = 1/]));
 });
 
-test("a walk would be noticed, under any name", () => {
+test("a table scan is detected, under any alias", () => {
   const steps = (sql: string) => {
     const rows = spy.db.prepare(`explain query plan ${sql}`).all() as { detail: string }[];
     return walks({ sql, steps: rows.map((row) => row.detail) });

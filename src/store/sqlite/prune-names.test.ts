@@ -1,11 +1,12 @@
-/** A process that is stopped between taking the instant of a job and storing it, while another sweeps its lane and policy. */
+/** A process that is stopped between reading the time of a job and storing it, while another sweeps its lane and
+ *  policy. */
 import { expect, it, onTestFinished } from "vitest";
 import { policiesIn, tempFile } from "../../../test/kit.ts";
 import type { Command } from "../../core/job/command.ts";
 import { DAY, decideCommandAt, lanesIn, newJob, newSession, T0 } from "../conformance/kit.ts";
 import { openSqlite } from "./open.ts";
 
-it("a job is stored under a lane and a policy that are there, whatever its process still knows", async () => {
+it("a job is stored with an existing lane and policy, whatever its process has cached", async () => {
   const path = tempFile();
   const open = async () => {
     const store = await openSqlite({ path, random: Math.random, newSecret: () => "secret ".repeat(9) });
@@ -22,7 +23,7 @@ it("a job is stored under a lane and a policy that are there, whatever its proce
   while ((await other.prune({ ...query, namesUnusedBefore: T0 + DAY })).more);
   expect(await lanesIn(other)).toBe(0);
 
-  // Its instant was taken a second after it had noted the lane, a day ago.
+  // The job's time was read a second after the use of the lane was noted, a day ago.
   expect(await stopped.insert([late], T0 + 1_000)).toMatchObject([{ status: "inserted" }]);
   const session = newSession({ queues: ["swept"] });
   await other.sessions.open(session, T0 + DAY);
@@ -31,7 +32,7 @@ it("a job is stored under a lane and a policy that are there, whatever its proce
   expect(await other.jobs([late.id])).toMatchObject([{ queue: "swept", policy: { maxAttempts: 7 } }]);
 });
 
-it("a sweep goes through all jobs, a slice at a time, and leaves what a job takes up meanwhile", async () => {
+it("a sweep scans all jobs, a slice at a time, and keeps names that a job starts to use meanwhile", async () => {
   const path = tempFile();
   const store = await openSqlite({ path, random: Math.random, newSecret: () => "secret ".repeat(9) });
   onTestFinished(() => store.close());
@@ -44,13 +45,13 @@ it("a sweep goes through all jobs, a slice at a time, and leaves what a job take
   await store.insert([last], T0);
   await amend(first.id, { kind: "cancel" });
   await amend(gone.id, { kind: "cancel" });
-  await amend(gone.id, { kind: "redrive", changes: { retry: { maxAttempts: 2 } } }); // nobody names its first policy now
+  await amend(gone.id, { kind: "redrive", changes: { retry: { maxAttempts: 2 } } }); // no job refers to its first policy now
   const query = { now: T0 + DAY, keyWindowMs: 0, sessionsEndedBefore: 0, limit: 100, endedBefore: {} };
   const slice = async () => (await store.prune({ ...query, namesUnusedBefore: T0 + 1 })).more;
   expect(await slice()).toBe(true);
-  await amend(first.id, { kind: "redrive", changes: { retry: own } }); // of the slice that is over
+  await amend(first.id, { kind: "redrive", changes: { retry: own } }); // from the slice already scanned
   expect(await slice()).toBe(false);
-  expect(await policiesIn(path)).toBe(4); // rows: what is in memory shows nothing
+  expect(await policiesIn(path)).toBe(4); // rows, because the cache proves nothing
   expect(await store.jobs([first.id, last.id])).toMatchObject([
     { policy: { maxAttempts: 7 } },
     { queue: "last", policy: { maxAttempts: 8 } },

@@ -5,7 +5,7 @@ import { expect, it } from "vitest";
 import { openDatabase } from "./driver.ts";
 import { proveDisk } from "./same-database.ts";
 
-it("takes a disk for proven only when the log was begun anew, and not behind what somebody still reads of it", async () => {
+it("accepts a disk only if the log was reset, not while another process still reads from it", async () => {
   const directory = mkdtempSync(join(tmpdir(), "perdure-proof-"));
   const path = join(directory, "jobs.db");
   const [first, reader, next] = [await openDatabase(path), await openDatabase(path), await openDatabase(path)];

@@ -1,4 +1,4 @@
-/** Searches and counts leave others their turns of the event loop. */
+/** Searches and counts yield to the event loop. */
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { nextTurn } from "../../lib/clock.ts";
 import { systemClock, systemLoop } from "../../lib/system-clock.ts";
@@ -28,7 +28,7 @@ const bench = new Bench(openSliced);
 beforeEach(() => bench.begin());
 afterEach(() => bench.end());
 
-/** What a read answers, and how many turns of the event loop others had meanwhile. */
+/** The answer of a read, and how many turns of the event loop there were meanwhile. */
 async function turnsOf<T>(read: Promise<T>): Promise<{ readonly answer: T; readonly turns: number }> {
   let isOver = false;
   const answer = read.finally(() => {
@@ -42,7 +42,7 @@ async function turnsOf<T>(read: Promise<T>): Promise<{ readonly answer: T; reado
   return { answer: await answer, turns };
 }
 
-test("a search that finds nothing is made in slices, in both orders", async () => {
+test("a search without matches runs in slices, in both orders", async () => {
   await bench.insert(Array.from({ length: 200 }, () => ({ queue: "q" })));
   const wanted: string[] = [];
   for (let i = 0; i < 5; i++) wanted.push(await bench.submit({ queue: "rare", at: T0 + 100 }));
@@ -65,7 +65,7 @@ test("a search that finds nothing is made in slices, in both orders", async () =
   expect(rare.turns).toBeLessThanOrEqual(1);
 });
 
-test("many jobs are counted in slices, and their counts are kept for a while", async () => {
+test("many jobs are counted in slices, and their counts are cached for a while", async () => {
   const count = 6 * AT_ONCE;
   await bench.insert(
     Array.from({ length: count }, (_, i) => ({ queue: i % 3 === 0 ? "a" : "b", runAt: T0 + (i % 2) })),
@@ -80,12 +80,12 @@ test("many jobs are counted in slices, and their counts are kept for a while", a
   const queued = async (now: number) => (await bench.store.queues.counts("default", now))[0]?.counts.queued;
   expect(await queued(T0)).toBe(count / 3);
   expect(await queued(T0 + 10)).toBe(count / 3 + 1);
-  // Whoever pauses a queue sees that at once.
+  // Pausing a queue is visible at once.
   await bench.store.queues.setPaused("default", "a", true, T0 + 10);
   expect((await bench.store.queues.counts("default", T0 + 10))[0]?.paused).toBe(true);
 });
 
-test("a search and a count that are in progress when the store is closed are finished, as when it is opened again", async () => {
+test("a search and a count in progress when the store is closed or reopened are finished", async () => {
   const { store } = await openSliced();
   await store.insert(
     Array.from({ length: 4 * AT_ONCE }, () => newJob({ queue: "q" })),

@@ -1,5 +1,5 @@
-/** The text rules at the engine's door, with a real store behind it: whatever a worker sends can be stored and comes
- *  back as text, and what cannot be a result fails its attempt and nothing else. */
+/** The text rules of the engine with a real store: everything that a worker sends can be stored and is returned as
+ *  text, and an invalid result fails its attempt and nothing else. */
 import { afterEach, beforeEach, expect, test } from "vitest";
 import { failure } from "../../core/decision/failure.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
@@ -95,7 +95,7 @@ for (const [what, result] of Object.entries(BAD_RESULTS)) {
   }
 }
 
-test("a job whose text cannot be stored is refused at the door, its neighbours are not", async () => {
+test("a job whose text cannot be stored is refused at submit, its neighbours are not", async () => {
   const policy = resolvePolicy();
   const item = { kind: "work", payload: "null", policy };
   const bad = [
