@@ -176,7 +176,7 @@ class Life {
       const session = dice.pick(this.workers)?.worker.session;
       if (session) await bench.engine.closeSession(session);
     } else if (dieRoll < 69) {
-      await bench.engine.sweepKin();
+      await bench.engine.sweepChildren();
     } else if (dieRoll < 73) {
       await this.breakUp();
     } else await bench.advance(dice.below(dieRoll < 95 ? 2_500 : 20_000));
@@ -254,8 +254,8 @@ class Life {
 
   async check(): Promise<void> {
     // Twice: a cancel that is passed on may end what another job waits for.
-    await this.bench.engine.sweepKin();
-    await this.bench.engine.sweepKin();
+    await this.bench.engine.sweepChildren();
+    await this.bench.engine.sweepChildren();
     await this.bench.settled();
     expect([...this.faults, ...this.bench.logged.filter((line) => line.startsWith("error"))]).toEqual([]);
     const counts = new Map(JOB_STATES.map((state) => [state, 0]));

@@ -46,7 +46,7 @@ export class EmbeddedJobHandle<Output> implements JobHandle<Output> {
 
   async get(): Promise<JobInfo> {
     const [row] = await this.#engine.store.jobs([this.id]);
-    if (!row) throw new PerdureError("job_not_found", `no job has the id ${this.id}, or it was pruned`);
+    if (!row) throw new PerdureError("job_not_found", `job ${this.id} does not exist, or it was pruned`);
     return toInfo(row);
   }
 

@@ -19,5 +19,5 @@ export async function readRow({ engine, namespace }: EmbeddedParts, id: string):
   }
   const [row] = await engine.store.jobs([id]);
   if (row?.namespace === namespace) return row;
-  throw new PerdureError("job_not_found", `no job has the id ${id}, or it was pruned`);
+  throw new PerdureError("job_not_found", `job ${id} does not exist, or it was pruned`);
 }

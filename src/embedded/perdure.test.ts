@@ -85,7 +85,7 @@ describe("the logger", () => {
       await perdure.queues();
       await new Promise((resolve) => setImmediate(resolve));
     }
-    expect(told).toEqual(Array(2).fill("error: reaper: Error: locked"));
+    expect(told).toEqual(Array(2).fill("error: reaper failed: Error: locked"));
     expect(beats).toBeGreaterThan(3);
   });
 });

@@ -1,5 +1,5 @@
-/** Something that runs again and again in the background: started once, stopped once, never overlapping itself.
- *  A round that fails is logged, or counted where the store is at fault, and the next one comes all the same. */
+/** A task that runs periodically in the background: started once, stopped once, never overlapping itself. A failed round is
+ *  logged, or counted if the store is at fault, and the next one runs as usual. */
 import type { EngineParts } from "./parts.ts";
 
 export abstract class BackgroundService {
@@ -26,7 +26,7 @@ export abstract class BackgroundService {
     this.#schedule(0);
   }
 
-  /** Resolves when the round under way is over. */
+  /** Resolves when the current round has ended. */
   async stop(): Promise<void> {
     this.#stopped = true;
     this.#cancel?.();
@@ -42,7 +42,7 @@ export abstract class BackgroundService {
     this.#running = this.runOnce()
       .catch((error: unknown) => {
         if (this.#stopped || this.#parts.storeState.failed(error, "rounds")) return;
-        this.#parts.log("error", `${this.#name}: ${String(error)}`);
+        this.#parts.log("error", `${this.#name} failed: ${String(error)}`);
       })
       .finally(() => {
         this.#running = null;

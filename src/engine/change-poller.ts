@@ -1,11 +1,11 @@
-/** The look-out asks the store, for all who wait in this process at once, what another process may have done: jobs
- *  that ended, cancels that were asked for. Woken when another process wrote, and each second in any case. */
+/** Polls the store for what other processes may have done, for all waiting callers of this process at once: ended jobs and
+ *  requested cancels. Runs when another process wrote, and every second in any case. */
 
 import { BackgroundService } from "./background-service.ts";
 import { DEFAULTS } from "./limits.ts";
 import type { EngineParts } from "./parts.ts";
 
-/** Of the jobs awaited here, so many are looked at each time; the others have their turn next. */
+/** Awaited jobs that one poll checks; the next poll checks the next ones. */
 const AWAITED_AT_ONCE = 500;
 const AWAITED_EACH_SECOND = 20_000;
 
@@ -13,18 +13,18 @@ export class ChangePoller extends BackgroundService {
   readonly #parts: EngineParts;
 
   constructor(parts: EngineParts) {
-    super(parts, DEFAULTS.poll, "look-out");
+    super(parts, DEFAULTS.poll, "change poll");
     this.#parts = parts;
   }
 
   override async runOnce(): Promise<void> {
-    for (let looked = 0; looked < AWAITED_EACH_SECOND; looked += AWAITED_AT_ONCE) {
-      if ((await this.look()) < AWAITED_AT_ONCE) return;
+    for (let checked = 0; checked < AWAITED_EACH_SECOND; checked += AWAITED_AT_ONCE) {
+      if ((await this.poll()) < AWAITED_AT_ONCE) return;
     }
   }
 
-  /** The answer is the number of jobs looked at. */
-  async look(): Promise<number> {
+  /** Returns the number of jobs it checked. */
+  async poll(): Promise<number> {
     const { hub, store } = this.#parts;
     const awaited = hub.nextAwaited(AWAITED_AT_ONCE);
     if (awaited.length > 0) for (const jobId of await store.ended(awaited)) hub.ended(jobId);

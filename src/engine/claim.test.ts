@@ -4,7 +4,7 @@ import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import type { ClaimAnswer } from "../store/store.ts";
 import { Engine } from "./engine.ts";
 
-/** Another engine on the same store: what it writes, ours is not told of. */
+/** Another engine on the same store: ours gets no signal when it writes. */
 function neighbour(bench: Bench): Engine {
   let made = 0;
   const newId = (prefix: string) => `${prefix}_0000000000000000000000000${made++}`;
@@ -14,7 +14,7 @@ function neighbour(bench: Bench): Engine {
 
 const POLICY = resolvePolicy();
 
-describe("a claim that waits", () => {
+describe("a waiting claim", () => {
   it("is answered as soon as a job is submitted here, without the clock moving", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
@@ -24,7 +24,7 @@ describe("a claim that waits", () => {
     expect((await claimed).jobs.map((job) => job.id)).toEqual([id]);
   });
 
-  it("does not look again because some session was renewed: many idle workers would ask for nothing all the time", async () => {
+  it("does not poll again because some session was renewed: many idle workers would poll for nothing", async () => {
     const bench = await openBench({ services: false });
     const [session, other] = [await openSession(bench), await openSession(bench)];
     const asked = vi.spyOn(bench.store, "claim");
@@ -35,7 +35,7 @@ describe("a claim that waits", () => {
     for (let n = 0; n < 10; n++) await bench.engine.renew(other, []);
     await bench.settled();
     expect(asked.mock.calls.length).toBe(before);
-    // One whose lease had ended got nothing meanwhile: it looks at once.
+    // A session with an expired lease got nothing meanwhile: it polls at once.
     await bench.advance(16_000);
     const atLast = asked.mock.calls.length;
     await bench.engine.renew(session, []);
@@ -56,7 +56,7 @@ describe("a claim that waits", () => {
     expect((await claimed.passed) - start).toBe(333);
   });
 
-  it("finds within a second what another engine wrote, even if no hint comes", async () => {
+  it("finds within a second what another engine wrote, also without a hint", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
     const claimed = gate<ClaimAnswer>();
@@ -69,7 +69,7 @@ describe("a claim that waits", () => {
     expect((await claimed.passed).jobs).toHaveLength(1);
   });
 
-  it("ends empty when its time is up", async () => {
+  it("returns nothing when its time is up", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
     const claimed = gate<ClaimAnswer>();
@@ -80,7 +80,7 @@ describe("a claim that waits", () => {
     expect(await claimed.passed).toMatchObject({ alive: true, jobs: [] });
   });
 
-  it("takes nothing any more once it is aborted", async () => {
+  it("takes nothing after it is aborted", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
     const controller = new AbortController();
@@ -93,7 +93,7 @@ describe("a claim that waits", () => {
     expect(await bench.job((answer as { id: string }).id)).toMatchObject({ state: "queued", attempt: 0 });
   });
 
-  it("is told when its session is over", async () => {
+  it("reports that its session has ended", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
     const claimed = bench.engine.claim(session, { limit: 5, waitMs: 30_000 });
@@ -104,7 +104,7 @@ describe("a claim that waits", () => {
     expect(await bench.engine.claim("ses_unknown", { limit: 1 })).toMatchObject({ alive: false, jobs: [] });
   });
 
-  it("gives each job to one of many that wait", async () => {
+  it("gives each job to one of many waiting claims", async () => {
     const bench = await openBench({ services: false });
     const sessions = await Promise.all(Array.from({ length: 8 }, () => openSession(bench)));
     const claims = sessions.map((session) => bench.engine.claim(session, { limit: 3, waitMs: 5_000 }));

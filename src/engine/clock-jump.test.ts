@@ -8,7 +8,7 @@ describe.each([
   ["a day ahead", DAY_MS],
   ["a day back", -DAY_MS],
 ])("a wall clock that jumps %s", (_, jump) => {
-  it("costs no running job anything, and running jobs no worker", async () => {
+  it("loses no running job and no worker", async () => {
     const skew = { ms: 0 };
     const bench = await openBench({ skew });
     const end = gate<string>();
@@ -23,7 +23,7 @@ describe.each([
     expect(await bench.job(id)).toMatchObject({ state: "succeeded" });
   });
 
-  it("makes no lease immortal: a worker that vanished is noticed soon after", async () => {
+  it("keeps no lease alive forever: a lost worker is noticed soon after", async () => {
     const skew = { ms: 0 };
     const bench = await openBench({ skew });
     const id = await bench.submit("k");

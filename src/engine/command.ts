@@ -11,8 +11,8 @@ import { observed } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 import { tidyOutputs } from "./settle.ts";
 
-// Instants that people and programs give (`runAt`, a deadline) are the wall clock's. The engine's clock may be ahead
-// of it, where that was set back: they are moved by as much, and come when the wall clock shows them.
+// Instants in commands and submits (`runAt`, a deadline) are by the wall clock. The engine's clock may be ahead of it, after it
+// was set back: they are moved by the difference, so that they come when the wall clock shows them.
 
 /** The last instant that a Date can hold. */
 const MAX_INSTANT = 8.64e15;
@@ -27,10 +27,8 @@ function commandInEngineTime(clock: Pick<Clock, "fromWall">, command: Command): 
   return { ...command, changes: { ...command.changes, deadlineAt: toEngineTime(clock, command.changes.deadlineAt) } };
 }
 
-// Operators' commands: the second door through which a job changes.
-
 export interface CommandAnswer {
-  /** False when the job was already as asked. */
+  /** False if the job was in the wanted state already. */
   readonly changed: boolean;
   readonly message: string | null;
   readonly job: JobRow;
@@ -62,8 +60,8 @@ export async function command(parts: EngineParts, jobId: string, given: Command)
         await tidyOutputs(parts, jobId);
       }
       if (job.state === "running" && job.worker !== null) hub.cancelAsked(job.worker, jobId, job.attempt);
-      if (wanted.kind === "cancel") parts.kin.cancelled();
-      if (job.parentId !== null && isTerminal(job.state)) parts.kin.mayGoOn([job.parentId]);
+      if (wanted.kind === "cancel") parts.childSignals.cancelled();
+      if (job.parentId !== null && isTerminal(job.state)) parts.childSignals.mayContinue([job.parentId]);
       hub.written.fire();
       if (wanted.kind === "cancel" && (await endOrphans(parts, [job])).has(jobId)) return ended(parts, jobId);
       return { changed: true, message: null, job: await shown(parts, job) };
@@ -71,15 +69,15 @@ export async function command(parts: EngineParts, jobId: string, given: Command)
   }
 }
 
-/** As it is now: not the command moved it last, but the end of its attempt. */
+/** As it is now: the last change is not of the command but of the end of its attempt. */
 async function ended({ store }: EngineParts, jobId: string): Promise<CommandAnswer> {
   const [job] = await store.jobs([jobId]);
   if (job == null) throw jobNotFound(jobId);
   return { changed: true, message: null, job };
 }
 
-/** As the command left it, with its payload, which stays as it is and may be read afterwards. A result that is there by then
- *  is of a later run. */
+/** As the command left it, with its payload, which never changes and may be read afterwards. A result that exists by then is
+ *  of a later attempt. */
 async function shown({ store }: EngineParts, job: Job): Promise<JobRow> {
   const [row] = await store.jobs([job.id]);
   if (row == null) throw jobNotFound(job.id);
@@ -87,5 +85,5 @@ async function shown({ store }: EngineParts, job: Job): Promise<JobRow> {
 }
 
 export function jobNotFound(jobId: string): PerdureError {
-  return new PerdureError("job_not_found", `no job has the id ${jobId}, or it was pruned`);
+  return new PerdureError("job_not_found", `job ${jobId} does not exist, or it was pruned`);
 }

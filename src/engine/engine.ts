@@ -33,8 +33,8 @@ import { Reaper } from "./reaper.ts";
 import {
   checkUsage,
   drainSession,
-  handBack,
   openSession,
+  releaseUnheard,
   renew,
   type SessionRequest,
   type UnheardAttempt,
@@ -52,21 +52,21 @@ export class Engine {
   readonly #parts: EngineParts;
   readonly #reaper: Reaper;
   readonly #pruner: Pruner;
-  readonly #lookout: ChangePoller;
-  readonly #kin: ChildSweeper;
+  readonly #changePoller: ChangePoller;
+  readonly #childSweeper: ChildSweeper;
   readonly #unwatch: () => void;
 
   constructor(options: EngineOptions) {
-    const kin = {
-      mayGoOn: (parents: Iterable<string>) => this.#kin.mayGoOn(parents),
-      cancelled: () => this.#kin.cancelled(),
+    const childSignals = {
+      mayContinue: (parents: Iterable<string>) => this.#childSweeper.mayContinue(parents),
+      cancelled: () => this.#childSweeper.cancelled(),
     };
     const defaults = new TaskDefaults(options.store, options.clock);
     const { storeState = new StoreState(options) } = options;
-    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), kin, defaults, storeState };
-    this.#kin = new ChildSweeper(this.#parts);
+    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), childSignals, defaults, storeState };
+    this.#childSweeper = new ChildSweeper(this.#parts);
     this.#reaper = new Reaper(this.#parts);
-    this.#lookout = new ChangePoller(this.#parts);
+    this.#changePoller = new ChangePoller(this.#parts);
     this.#pruner = new Pruner(
       this.#parts,
       options.retention ?? DEFAULTS.retention,
@@ -81,7 +81,7 @@ export class Engine {
   get clock(): Clock {
     return this.#parts.clock;
   }
-  /** How the store fares. */
+  /** Whether the store works. */
   get storeState(): StoreState {
     return this.#parts.storeState;
   }
@@ -93,13 +93,13 @@ export class Engine {
   start(): void {
     this.#reaper.start();
     this.#pruner.start();
-    this.#lookout.start();
-    this.#kin.start();
+    this.#changePoller.start();
+    this.#childSweeper.start();
   }
 
   async stop(): Promise<void> {
     this.#unwatch();
-    await Promise.all([this.#reaper.stop(), this.#pruner.stop(), this.#lookout.stop(), this.#kin.stop()]);
+    await Promise.all([this.#reaper.stop(), this.#pruner.stop(), this.#changePoller.stop(), this.#childSweeper.stop()]);
   }
 
   submit(items: readonly SubmitItem[], client?: TransactionClient): Promise<SubmitAnswer[]> {
@@ -108,8 +108,8 @@ export class Engine {
   claim(session: string, options: ClaimOptions): Promise<ClaimAnswer> {
     return claim(this.#parts, session, options);
   }
-  handBack(session: string, attempts: readonly UnheardAttempt[], options?: { readonly undelivered: boolean }) {
-    return handBack(this.#parts, session, attempts, options);
+  releaseUnheard(session: string, attempts: readonly UnheardAttempt[], options?: { readonly undelivered: boolean }) {
+    return releaseUnheard(this.#parts, session, attempts, options);
   }
   withdrawClaim(request: WithdrawRequest): Promise<void> {
     return withdraw(this.#parts, request);
@@ -150,18 +150,18 @@ export class Engine {
   readUpload(id: string, namespace?: string): Promise<StdinFile | null> {
     return readUpload(this.#parts, id, namespace);
   }
-  /** Deletes now what is due. `by` is who asked for it, for the events. */
+  /** Deletes now what is due. `by`: who requested it, for the events. */
   async prune(by?: string): Promise<number> {
     const pruned = await this.#pruner.prune(by === undefined ? {} : { by });
     if (pruned > 0) this.#parts.hub.written.fire();
     return pruned;
   }
-  /** What the sweep does by itself every few seconds: blocked jobs that can go on, cancels that are to be passed on. What
-   *  this engine had begun of it is done too when it resolves. */
-  sweepKin(): Promise<void> {
-    return this.#kin.sweep();
+  /** What the sweep does every few seconds: unblocks parents that may continue, passes cancels on. Work of this kind that is
+   *  in progress in this engine has ended too when it resolves. */
+  sweepChildren(): Promise<void> {
+    return this.#childSweeper.sweep();
   }
-  /** Fills in what workers publish for the kinds of the items, as a submit does: so it is known before which queues they name. */
+  /** Fills in what workers publish for the kinds of the items, as a submit does: for callers that need their queues before. */
   fillDefaults(items: readonly SubmitItem[]): Promise<void> {
     return this.#parts.defaults.fill(items);
   }
@@ -171,25 +171,25 @@ export class Engine {
   children(parentId: string): Promise<ChildState[]> {
     return childStates(this.#parts, parentId);
   }
-  /** About as many as one reply may hold; `from` is `next` of the page before, null for the first. */
+  /** About as many as fit into one reply; `from` is `next` of the page before, null for the first. */
   childPage(parentId: string, from: string | null): Promise<ChildPage> {
     return childPage(this.#parts.store, parentId, from);
   }
-  /** For a run that waits for them. */
-  awaitedChildren(run: Pick<HeldParent, "jobId" | "attempt">, ids: readonly string[]): Promise<ChildState[]> {
-    return awaitedStates(this.#parts, run, ids);
+  /** For an attempt that waits for them. */
+  awaitedChildren(attempt: Pick<HeldParent, "jobId" | "attempt">, ids: readonly string[]): Promise<ChildState[]> {
+    return awaitedStates(this.#parts, attempt, ids);
   }
-  /** As many of them, from the first on, as one reply may hold: at least one. */
-  awaitedPage(run: Pick<HeldParent, "jobId" | "attempt">, ids: readonly string[]): Promise<ChildState[]> {
-    return awaitedPage(this.#parts, run, ids);
+  /** As many of them, from the first on, as fit into one reply: at least one. */
+  awaitedPage(attempt: Pick<HeldParent, "jobId" | "attempt">, ids: readonly string[]): Promise<ChildState[]> {
+    return awaitedPage(this.#parts, attempt, ids);
   }
-  /** What a running attempt has used so far, in all. False if it does not run any more. */
+  /** The total usage of a running attempt so far. False if it is no longer running. */
   async setUsage(jobId: string, attempt: number, usage: Usage): Promise<boolean> {
     return this.#parts.store.setUsage(jobId, attempt, checkUsage(usage));
   }
   async reap(): Promise<void> {
     await this.#reaper.runOnce();
-    await this.#reaper.judged();
+    await this.#reaper.verdictsSettled();
   }
 
   async explain(jobId: string): Promise<Explanation> {
@@ -203,11 +203,11 @@ export class Engine {
     return explainHistory(reader.history, { now: clock.now(), ...around });
   }
 
-  /** Opens a session; the answer is its id. */
+  /** Opens a session; returns its id. */
   openSession(request: SessionRequest): Promise<string> {
     return openSession(this.#parts, request);
   }
-  /** Gives a session no more jobs. It is told with its next claim or renewal; a claim that waits, at once. */
+  /** Gives a session no more jobs. It learns that with its next claim or renewal; a waiting claim returns at once. */
   drainSession(id: string, by: string | null = null): Promise<DrainAnswer> {
     return drainSession(this.#parts, id, by);
   }
@@ -226,7 +226,7 @@ export class Engine {
     hub.written.fire();
   }
 
-  /** Whoever waits here looks again: for when the store was closed. */
+  /** Wakes all waiting callers of this process: for when the store was closed. */
   wake(): void {
     const { hub } = this.#parts;
     hub.ready.fire();
@@ -234,13 +234,13 @@ export class Engine {
     for (const jobId of hub.nextAwaited(Number.POSITIVE_INFINITY)) hub.ended(jobId);
   }
 
-  /** Another process wrote something: whoever waits here looks again. */
+  /** Another process wrote something: waiting callers check again. */
   #othersWrote(): void {
     const { hub, log, storeState } = this.#parts;
     hub.ready.fire();
     hub.written.fire();
-    this.#lookout.look().catch((error: unknown) => {
-      if (!storeState.failed(error, "rounds")) log("warn", `cannot poll the store: ${String(error)}`);
+    this.#changePoller.poll().catch((error: unknown) => {
+      if (!storeState.failed(error, "rounds")) log("warn", `change poll failed: ${String(error)}`);
     });
   }
 }

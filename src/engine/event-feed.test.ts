@@ -6,7 +6,7 @@ const POLICY = resolvePolicy();
 const many = (count: number) => Array.from({ length: count }, () => ({ kind: "k", payload: "null", policy: POLICY }));
 
 describe("the event feed", () => {
-  it.each([499, 500, 501, 1_000])("ends after %i events, whatever a page holds", async (count) => {
+  it.each([499, 500, 501, 1_000])("ends after %i events, whatever the page size", async (count) => {
     const bench = await openBench({ services: false });
     await bench.engine.submit(many(count));
     const events = await all(bench.engine.events({}));
@@ -30,7 +30,7 @@ describe("the event feed", () => {
     expect(seen).toEqual(Array.from({ length: 3_000 }, (_, i) => i + 1));
   });
 
-  it("looks by itself each second, should a hint be missed", async () => {
+  it("polls every second, in case a hint is missed", async () => {
     const bench = await openBench({ services: false });
     const controller = new AbortController();
     const names: string[] = [];
@@ -47,7 +47,7 @@ describe("the event feed", () => {
     await following;
   });
 
-  it("leaves no timer behind when its reader walks away", async () => {
+  it("leaves no timer behind when its reader stops", async () => {
     const bench = await openBench({ services: false });
     await bench.engine.submit(many(3));
     for await (const event of bench.engine.events({ follow: true })) {
@@ -56,7 +56,7 @@ describe("the event feed", () => {
     expect(bench.clock.nextAt()).toBeNull();
   });
 
-  it("of a job that is not there is empty", async () => {
+  it("of a job that does not exist is empty", async () => {
     const bench = await openBench({ services: false });
     expect(await all(bench.engine.events({ jobId: "job_00000000000000000000000000" }))).toEqual([]);
   });

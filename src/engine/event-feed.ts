@@ -13,16 +13,16 @@ export interface EngineFeedOptions {
   readonly after?: number;
   /** Only events before this `seq`. */
   readonly before?: number;
-  /** Default: oldest first; it cannot be followed otherwise. */
+  /** Default: oldest first; only that can be followed. */
   readonly order?: EventOrder;
   readonly limit?: number;
   readonly jobId?: string;
-  /** Only events of its jobs, and those of the engine that name it. */
+  /** Only events of jobs in it, and engine events that name it. */
   readonly namespace?: string;
   /** Wait for more when all have been read. */
   readonly follow?: boolean;
   readonly signal?: AbortSignal;
-  /** Called when all that fits up to this number has been given: a place to go on from, also where nothing fitted. */
+  /** Called when all matches up to this number were yielded: a cursor to resume from, also if nothing matched. */
   readonly onRead?: (upTo: number) => void;
 }
 
@@ -43,7 +43,7 @@ export async function* eventFeed(
     try {
       page = await store.events.page({ after, before, order, limit: Math.min(PAGE, left), ...which });
     } catch (error) {
-      // Whoever follows has a cursor: after an outage it goes on where it was.
+      // A follower has a cursor: after an outage it resumes there.
       if (!follow || !isOutage(error)) throw error;
       await sleep(clock, DEFAULTS.poll, signal === undefined ? {} : { signal });
       continue;
@@ -58,7 +58,7 @@ export async function* eventFeed(
     else after = page.upTo;
     onRead?.(after);
     if (!page.isEnd) {
-      await nextTurn(clock); // others have their turn
+      await nextTurn(clock); // lets other work run
       continue;
     }
     if (!follow) return;

@@ -10,7 +10,7 @@ async function isDone(promise: Promise<unknown>): Promise<boolean> {
 }
 
 describe("a signal", () => {
-  it("wakes all who wait, and not those who come later", async () => {
+  it("wakes all waiting callers, and not later ones", async () => {
     const [signal, clock] = [new Signal(), new VirtualClock()];
     const waiting = [0, 1, 2].map(() => signal.wait(clock, signal.version, 1_000));
     signal.fire();
@@ -18,14 +18,14 @@ describe("a signal", () => {
     expect(await isDone(signal.wait(clock, signal.version, 1_000))).toBe(false);
   });
 
-  it("is not missed by one who looked before it and waits after it", async () => {
+  it("is not missed by a caller that read before it and waits after it", async () => {
     const [signal, clock] = [new Signal(), new VirtualClock()];
     const seen = signal.version;
     signal.fire();
     await signal.wait(clock, seen, 1_000);
   });
 
-  it("lets nobody wait longer than they wanted", async () => {
+  it("ends a wait after the given time", async () => {
     const [signal, clock] = [new Signal(), new VirtualClock()];
     const waiting = signal.wait(clock, signal.version, 1_000);
     clock.moveTo(clock.now() + 999);
@@ -48,7 +48,7 @@ describe("a signal", () => {
     expect(clock.nextAt()).toBeNull();
   });
 
-  it("may be fired by one it woke", async () => {
+  it("may be fired by a caller that it woke", async () => {
     const [signal, clock] = [new Signal(), new VirtualClock()];
     let wakes = 0;
     const relay = async () => {
@@ -64,7 +64,7 @@ describe("a signal", () => {
 });
 
 describe("the hub", () => {
-  it("tells of a job's end those who wait for that job, until they forget", () => {
+  it("reports a job's end to those who wait for that job, until they unsubscribe", () => {
     const hub = new Hub();
     const told: string[] = [];
     const forgetA1 = hub.onEnd("a", () => told.push("a1"));
@@ -78,7 +78,7 @@ describe("the hub", () => {
     expect(told).toEqual(["a1", "a2", "a2"]);
   });
 
-  it("gives those awaited some at a time, each in its turn, and none that is forgotten", () => {
+  it("lists awaited jobs some at a time, in turn, without unsubscribed ones", () => {
     const hub = new Hub();
     const forget = ["a", "b", "c", "d", "e"].map((id) => hub.onEnd(id, () => {}));
     const turns = [hub.nextAwaited(2), hub.nextAwaited(2), hub.nextAwaited(2)];
@@ -87,7 +87,7 @@ describe("the hub", () => {
     expect(hub.nextAwaited(10)).toEqual([]);
   });
 
-  it("forgets one waiter of a job without the other, in whatever order they came", () => {
+  it("unsubscribes one waiter of a job without the other, in any order", () => {
     const hub = new Hub();
     const told: string[] = [];
     const first = hub.onEnd("a", () => told.push("first"));
@@ -112,7 +112,7 @@ describe("the hub", () => {
     expect(hub.sessions()).toEqual(["s2"]);
   });
 
-  it("tells all who wait for cancels of one session, each until it forgets", () => {
+  it("reports cancels of a session to all its subscribers, until they unsubscribe", () => {
     const hub = new Hub();
     const told: string[] = [];
     const first = hub.onCancel("s", () => told.push("first"));

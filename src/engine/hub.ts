@@ -1,13 +1,13 @@
-/** Wakes what waits inside this process. Everything here is a hint: whoever is woken looks at the store, and whoever
- *  waits also looks on its own from time to time. */
+/** Wakes waiting callers inside this process. Everything here is a hint: a woken caller reads the store, and a waiting one
+ *  also polls it from time to time. */
 import type { Clock } from "../lib/clock.ts";
 
-/** Something that happens again and again. */
+/** A repeating event. */
 export class Signal {
   #version = 0;
   readonly #waiting = new Set<() => void>();
 
-  /** Remember this before looking; if it has moved when you want to wait, look again instead. */
+  /** Read this before the store, and pass it to `wait`: a signal that fires in between ends the wait at once. */
   get version(): number {
     return this.#version;
   }
@@ -33,7 +33,7 @@ export class Signal {
         signal?.removeEventListener("abort", done);
         resolve();
       };
-      signal?.addEventListener("abort", done); // first: what is no signal is refused before anyone waits
+      signal?.addEventListener("abort", done); // first: an invalid signal throws before anything waits
       const cancel = clock.after(ms, done, { background, recheck });
       this.#waiting.add(done);
     });
@@ -41,7 +41,7 @@ export class Signal {
 }
 
 export class Hub {
-  /** A job may be due sooner than was known. */
+  /** A job may be due earlier than known. */
   readonly ready = new Signal();
   /** An event was written. */
   readonly written = new Signal();
@@ -62,7 +62,7 @@ export class Hub {
     for (const call of [...(this.#ends.get(jobId) ?? [])]) call();
   }
 
-  /** Ids of jobs that somebody waits for, some at a time, each in its turn. */
+  /** Ids of awaited jobs, some at a time, in turn. */
   nextAwaited(limit: number): string[] {
     const ids: string[] = [];
     for (const id of this.#ends.keys()) {
@@ -78,7 +78,7 @@ export class Hub {
     return ids;
   }
 
-  /** Calls when a cancel is asked for an attempt of this session. */
+  /** Calls when a cancel is requested for an attempt of this session. */
   onCancel(session: string, call: (jobId: string, attempt: number) => void): () => void {
     const calls = this.#cancels.get(session) ?? new Set();
     this.#cancels.set(session, calls.add(call));

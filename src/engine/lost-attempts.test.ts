@@ -23,7 +23,7 @@ async function bench() {
         yield Buffer.from(text);
       })(),
     );
-  /** An attempt of a worker that is never heard of again. */
+  /** An attempt of a worker that never reports again. */
   const begin = async (kind = "exec") => {
     const payload = kind === "exec" ? { argv: ["true"] } : null;
     const id = await made.submit(kind, { payload: JSON.stringify(payload) });
@@ -57,7 +57,7 @@ describe("a command whose worker was lost", () => {
     await passes(LEASE + 2_000);
     expect(await job(id)).toMatchObject({ ...expected, attempt: 1, losses: 0 });
     const [row] = await attempts(id);
-    expect(row?.log).toContain("its worker was lost; its result.json was complete, and counts");
+    expect(row?.log).toContain("worker lost; settled by its complete result.json");
     if (expected.state !== "succeeded") return;
     expect(JSON.parse(row?.result ?? "null")).toMatchObject({
       ...{ exitCode: null, output: { n: 1 }, outputs: [{ name: "f", size: 8 }], stdout: { bytes: 4, dropped: 0 } },
@@ -69,9 +69,9 @@ describe("a command whose worker was lost", () => {
     ["an empty file", ""],
     ["output without a status", '{"n": 1}'],
     ["another status", '{"status": "done"}'],
-    ["children that are none", '{"status": "waiting", "children": []}'],
+    ["children that are not a list of children", '{"status": "waiting", "children": []}'],
     ["too much", `{"status": "completed", "output": "${"x".repeat(800_000)}"}`],
-  ])("is lost where there is no verdict: %s", async (_, text) => {
+  ])("is lost without a verdict: %s", async (_, text) => {
     const { leave, begin, passes, job } = await bench();
     const { id } = await begin();
     await leave(id, "result.json", text);
@@ -79,7 +79,7 @@ describe("a command whose worker was lost", () => {
     expect(await job(id)).toMatchObject({ state: "queued", attempt: 1, losses: 1 });
   });
 
-  it("and had asked to wait for its children is blocked until they have ended", async () => {
+  it("and was to wait for its children is blocked until they have ended", async () => {
     const { leave, begin, passes, job, engine } = await bench();
     const { id } = await begin();
     const item = { kind: "other", payload: "null", policy: resolvePolicy() };
@@ -89,7 +89,7 @@ describe("a command whose worker was lost", () => {
     expect(await job(id)).toMatchObject({ state: "blocked", losses: 0 });
   });
 
-  it("is lost where the file means nothing: the job is of another kind", async () => {
+  it("is lost if the file means nothing: the job is of another kind", async () => {
     const { leave, begin, passes, job } = await bench();
     const { id } = await begin("k");
     await leave(id, "result.json", '{"status": "completed"}');
@@ -97,7 +97,7 @@ describe("a command whose worker was lost", () => {
     expect(await job(id)).toMatchObject({ state: "queued", losses: 1 });
   });
 
-  it("has one end: its own report comes too late, and before its lease is over the verdict decides nothing", async () => {
+  it("ends once: its own report comes too late, and before its lease has expired the verdict decides nothing", async () => {
     const { leave, begin, passes, job, engine } = await bench();
     const { id, job: claimed } = await begin();
     await leave(id, "result.json", '{"status": "completed"}');

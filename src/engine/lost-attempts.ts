@@ -13,14 +13,14 @@ import { LIMITS } from "./limits.ts";
 import type { EngineParts } from "./parts.ts";
 import { settle } from "./settle.ts";
 
-// The verdict of a command whose worker was lost: a result.json that was complete by then, and that this engine can
-// read. The worker that held the attempt wrote it, or had it written in a directory that is ours too: nobody else
-// may. What is not whole JSON with a status that means something is no verdict, and the attempt is lost.
+// The verdict of a command whose worker was lost: a complete result.json that this engine can read. Only the worker that held
+// the attempt can have written it, or its command in a directory that both share. Without complete JSON and a known status
+// there is no verdict, and the attempt is lost.
 
 type OutputReader = Pick<Blobs, "get" | "list">;
 type LostAttempt = Pick<ExpiredJob, "jobId" | "attempt">;
 
-/** Null where there is none, or it cannot be read. */
+/** Null if it does not exist or cannot be read. */
 export async function lostVerdict(
   { outputs, log }: EngineParts,
   { jobId, attempt }: LostAttempt,
@@ -38,7 +38,7 @@ export async function lostVerdict(
   }
 }
 
-/** The report that settles a lost attempt: of a command by its verdict, where it left a complete one. */
+/** The report that settles a lost attempt: by its verdict if it is a command that left a complete one. */
 export async function lostReport(
   parts: EngineParts,
   { jobId, attempt }: LostAttempt,
@@ -58,7 +58,7 @@ async function verdictReport(
   now: number,
 ): Promise<Report> {
   const { jobId, attempt } = lost;
-  await outputs?.keepAttempt?.(jobId, attempt); // before it counts: its files may lie on this host only
+  await outputs?.keepAttempt?.(jobId, attempt); // first: its files may exist on this host only
   const end = endByVerdict(verdict, null);
   const outcome: ReportedOutcome =
     end === null
@@ -67,11 +67,11 @@ async function verdictReport(
         ? { kind: "completed", result: await resultText(outputs as OutputReader, lost, end.output) }
         : end;
   const usage = "usage" in verdict ? verdict.usage : null;
-  const log = `${new Date(now).toISOString()} its worker was lost; its result.json was complete, and counts\n`;
+  const log = `${new Date(now).toISOString()} worker lost; settled by its complete result.json\n`;
   return { jobId, attempt, from: { kind: "reaper" }, outcome, usage, log };
 }
 
-/** As its worker would have made it, but for the exit code, which nobody saw. */
+/** As its worker would have made it, except for the exit code, which is unknown. */
 async function resultText(outputs: OutputReader, { jobId, attempt }: LostAttempt, output: unknown): Promise<string> {
   const none = { files: [], more: 0 };
   const { files, more } = await outputs.list(jobId, attempt).catch(() => none);
@@ -83,7 +83,7 @@ async function resultText(outputs: OutputReader, { jobId, attempt }: LostAttempt
   return JSON.stringify({ ...result, outputs: [], moreOutputs: files.length + more });
 }
 
-/** Null where it is not there, or larger than a verdict may be. */
+/** Null if it does not exist, or is larger than a verdict may be. */
 async function textOf(outputs: OutputReader, { jobId, attempt }: LostAttempt): Promise<string | null> {
   const source = await outputs.get(jobId, attempt, "result.json");
   if (source === null) return null;
@@ -102,12 +102,12 @@ async function bytesIn(outputs: OutputReader, { jobId, attempt }: LostAttempt, n
   try {
     for await (const chunk of (await outputs.get(jobId, attempt, name)) ?? []) size += (chunk as Buffer).length;
   } catch {
-    return size; // it is only told
+    return size; // it is only shown
   }
   return size;
 }
 
-/** Undefined where it is not JSON, as of a file that was being written. */
+/** Undefined if it is not JSON, as in a file that was being written. */
 function parsed(text: string): unknown {
   try {
     return JSON.parse(text);
@@ -116,14 +116,14 @@ function parsed(text: string): unknown {
   }
 }
 
-// A cancel of a running job reaches it through its session. Where the row of that session is missing, nobody gets it,
-// and no lease will end: the attempt is settled as lost at once, as the reaper does, so that the cancel takes effect
-// also where no engine is at work. A row that is missing never comes back, so that it may be read before the job is
-// locked; that the job still runs this attempt is checked under its lock.
+// A cancel of a running job reaches it through its session. If the row of that session is missing, no worker receives it and
+// no lease will expire: the attempt is settled as lost at once, as by the reaper, so that the cancel takes effect without a
+// running engine too. A missing row never comes back, so it can be read before the job is locked; whether the job still runs
+// this attempt is checked under its lock.
 
 const READ_AT_ONCE = 8;
 
-/** Of jobs whose cancel is stored: those that had no session, and have ended. */
+/** Of jobs with a stored cancel: those without a session, which have ended now. */
 export async function endOrphans(parts: EngineParts, cancelled: readonly Job[]): Promise<ReadonlySet<string>> {
   const running = cancelled.filter(({ state }) => state === "running");
   if (running.length === 0) return new Set();

@@ -24,7 +24,7 @@ function tally() {
 }
 
 describe("an observer", () => {
-  it("hears of what the event log records, once each", async () => {
+  it("gets what the event log records, once each", async () => {
     const { observer, seen, settled, commits } = tally();
     const bench = await openBench({ observer });
     const lost = await bench.submit("lost");
@@ -62,6 +62,6 @@ describe("an observer", () => {
     const id = await bench.submit("k");
     await bench.advance(1_000);
     expect((await bench.job(id)).state).toBe("succeeded");
-    expect(bench.logged).toContain("error: the observer of this engine failed: Error: out of order");
+    expect(bench.logged).toContain("error: engine observer failed: Error: out of order");
   });
 });

@@ -1,20 +1,20 @@
-/** Whoever counts, measures or logs what an engine does. Each call comes after the store has acknowledged it, within the same
- *  turn of the event loop, so an observer must be quick. What it throws is logged and changes nothing. It hears only of
- *  its own engine: what every engine of a store did is told by the event feed. */
+/** Observes an engine, for counts, measurements and logs. Each call follows the answer of the store, within the same turn of
+ *  the event loop, so an observer must be quick. What it throws is logged and changes nothing. It sees only its own engine;
+ *  the event feed has what every engine of a store did. */
 import type { JobState } from "../core/job/job.ts";
 import type { ClaimedJob } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FieldLog } from "../lib/log.ts";
 
 export interface EngineObserver {
-  /** New jobs were stored; those whose key was known are not among them. */
+  /** New jobs were stored, without those that existed for their keys. */
   submitted?(jobs: readonly ObservedJob[]): void;
   claimed?(session: string, jobs: readonly ClaimedJob[]): void;
-  /** Reports were accepted: of workers, and of the reaper. */
+  /** Reports of workers and of the reaper were accepted. */
   settled?(attempts: readonly SettledAttempt[]): void;
-  /** The reaper ended these attempts, or jobs that waited too long. They are among the settled ones too. */
+  /** The reaper ended these attempts, or jobs that waited too long. They are in `settled` too. */
   reaped?(attempts: readonly SettledAttempt[]): void;
-  /** The store has committed a call, or taken note that there was nothing to write. */
+  /** The store has committed a call, or had nothing to write for it. */
   committed?(commit: Commit): void;
 }
 
@@ -30,7 +30,7 @@ export interface SettledAttempt {
   readonly attempt: number;
   /** `lost`, `completed` and so on. */
   readonly outcome: string;
-  /** What became of the job. */
+  /** The state of the job after it. */
   readonly state: JobState;
 }
 
@@ -48,16 +48,16 @@ export interface ObservedEngine {
   readonly log: FieldLog;
 }
 
-export function tell({ observer, log }: ObservedEngine, call: (observer: EngineObserver) => void): void {
+export function notifyObserver({ observer, log }: ObservedEngine, call: (observer: EngineObserver) => void): void {
   if (observer === undefined) return;
   try {
     call(observer);
   } catch (error) {
-    log("error", `the observer of this engine failed: ${String(error)}`);
+    log("error", `engine observer failed: ${String(error)}`);
   }
 }
 
-/** Makes a call to the store, and tells how long it took. */
+/** Makes a call to the store, and reports how long it took. */
 export function observed<T>(
   parts: ObservedEngine,
   verb: Commit["verb"],
@@ -67,7 +67,7 @@ export function observed<T>(
   if (parts.observer?.committed === undefined) return call();
   const from = parts.clock.monotonic();
   return call().then((answer) => {
-    tell(parts, (observer) => observer.committed?.({ verb, items, ms: parts.clock.monotonic() - from }));
+    notifyObserver(parts, (observer) => observer.committed?.({ verb, items, ms: parts.clock.monotonic() - from }));
     return answer;
   });
 }

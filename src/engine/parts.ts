@@ -1,5 +1,4 @@
-/** What an engine is made of: its options, and the parts that its verbs share. Types alone, so that no verb imports another
- *  for them. */
+/** The options of an engine, and the parts that its files share. Types only, so that those files need not import each other. */
 
 import type { Mutable } from "../core/check.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -24,33 +23,33 @@ export interface EngineOptions {
   readonly name: string;
   readonly log: Log;
   readonly leaseMs?: number;
-  /** Looks for lost attempts more often than each second; never less often: each look is also its sign of life. */
+  /** Searches for lost attempts more often than every second; never less often: each round is also the engine's beat. */
   readonly reapEveryMs?: number;
-  /** Whether a session's process can be proved to have ended. Then nobody need wait for its lease. */
+  /** Whether a session's process is proven to have ended. Then its lease need not expire first. */
   readonly isGone?: (session: OpenSession) => boolean;
-  /** The process this engine is in: a job of a worker in it may have ended both. */
+  /** The process this engine is in: a job of a worker in it may have killed both. */
   readonly process?: EngineProcess;
-  /** Whether the process of another engine has ended; null where that cannot be told. */
+  /** Whether the process of another engine has ended; null if that is unknown. */
   readonly isOver?: (engine: EngineProcess) => boolean | null;
   readonly retention?: Retention;
   readonly keyWindowMs?: number;
   /** What attempts leave outside the store: tidied when a job ends without a worker, deleted with its rows, and read for the
-   *  verdict of a command whose worker was lost. With the rest of the port, inputs can be uploaded there. */
+   *  verdict of a command whose worker was lost. With `write` and `inputs`, inputs can be uploaded there. */
   readonly outputs?: Pick<Blobs, "tidy" | "delete" | "get" | "list"> &
     Partial<Pick<Blobs, "write" | "inputs">> & {
       /** Copies what a lost attempt left on this host to where outputs are kept. */
       readonly keepAttempt?: (jobId: string, attempt: number) => Promise<unknown>;
     };
-  /** Shared with whoever used the store before there was an engine. */
+  /** Shared with users of the store from before the engine was created. */
   readonly storeState?: StoreState;
-  /** Told what this engine does. */
+  /** Called with what this engine does. */
   readonly observer?: EngineObserver;
 }
 
 /** Where ends, waits and cancels of children are reported. */
 export interface ChildSignals {
   /** These parents may continue: a child of theirs has ended, or they have just begun to wait. */
-  mayGoOn(parents: Iterable<string>): void;
+  mayContinue(parents: Iterable<string>): void;
   /** A job was cancelled that may have children. */
   cancelled(): void;
 }
@@ -61,12 +60,11 @@ export interface PublishedDefaultsReader {
   forget(): void;
 }
 
-/** What the verbs share. */
+/** What the files of the engine share. */
 export interface EngineParts extends EngineOptions {
   readonly hub: Hub;
   readonly leaseMs: number;
   readonly storeState: StoreState;
-  /** Told of ends, waits and cancels. */
-  readonly kin: ChildSignals;
+  readonly childSignals: ChildSignals;
   readonly defaults: PublishedDefaultsReader;
 }

@@ -6,7 +6,7 @@ import { Pruner } from "./pruner.ts";
 
 const [MINUTE, HOUR] = [60_000, 3_600_000];
 
-it("the pruner deletes a lane and a policy that no job names, an hour after their last use, and looks once an hour", async () => {
+it("the pruner deletes a lane and a policy that no job names, an hour after their last use, and searches once an hour", async () => {
   const path = tempFile();
   const { engine, store, clock, submit } = await openBench({ services: false, url: path });
   const sweeps: number[] = [];

@@ -1,4 +1,4 @@
-/** The pruner deletes ended jobs, with all that is recorded of them, when their retention is over. */
+/** The pruner deletes ended jobs, with everything recorded about them, when their retention is over. */
 
 import { BackgroundService } from "./background-service.ts";
 import { DEFAULTS, type Retention } from "./limits.ts";
@@ -26,7 +26,7 @@ export class Pruner extends BackgroundService {
     await this.prune({ sweepNames: isDue });
   }
 
-  /** Deletes all that is due, in short transactions. `by` is who asked for it; what it does by itself leaves no event. */
+  /** Deletes everything that is due, in short transactions. `by`: who requested it; the rounds in the background write no event. */
   async prune({ sweepNames = true, by }: { sweepNames?: boolean; by?: string } = {}): Promise<number> {
     const { store, clock, outputs } = this.#parts;
     const now = clock.now();

@@ -1,5 +1,5 @@
-/** Reads what is recorded of a job, for views: its row with JSON texts as values, its events and attempts a page at a
- *  time, since a job that is retried forever has any number of them. */
+/** Reads a job for views: its row with JSON texts as values, its events and attempts a page at a time, since a job that is
+ *  retried forever has any number of them, and no process should hold them all. */
 
 import type { JobEvent } from "../core/job/event.ts";
 import type { Job } from "../core/job/job.ts";
@@ -8,21 +8,17 @@ import type { JobInfo } from "../core/job/views.ts";
 import { NO_INPUT } from "../core/worker-protocol.ts";
 import type { AttemptRow, JobRow, Store } from "../store/store.ts";
 
-// A row as people are shown it: texts that hold JSON are given as values.
-
+/** A row for people: JSON texts become values. */
 export function toInfo(row: JobRow): JobInfo {
   const value = (text: string | null) =>
     text === null || text === NO_INPUT ? undefined : (JSON.parse(text) as unknown);
   return { ...row, payload: value(row.payload), result: value(row.result), progress: value(row.progress) };
 }
 
-// Reads what is recorded of a job a page at a time: a job that is retried for ever has any number of events and
-// attempts, and nobody is to hold all of them.
-
-/** Each may carry a failure with its stack. */
+/** Per page. Each may have a failure with its stack. */
 const EVENTS = 500;
 
-/** The events of a job in their order, up to the number given: the job may go on meanwhile. */
+/** The events of a job in order, up to this revision: the job may change meanwhile. */
 export async function* eachEvent(
   store: Pick<Store, "events">,
   { id, revision }: Pick<Job, "id" | "revision">,
@@ -38,7 +34,7 @@ export async function* eachEvent(
   }
 }
 
-/** Attempts that views of a job show, and the characters they may have together: the latest. */
+/** How many of the latest attempts views of a job show, and with how many characters in all. */
 const SHOWN_ATTEMPTS = 300;
 const SHOWN_CHARS = 16_777_216;
 

@@ -9,7 +9,7 @@ function held(job: ClaimedJob | undefined) {
 }
 
 describe("a worker that vanishes", () => {
-  it("loses its jobs when its lease is over, not before, and the first loss is retried at once", async () => {
+  it("loses its jobs when its lease has expired, not before, and the first loss is retried at once", async () => {
     const bench = await openBench();
     const id = await bench.submit("k");
     await vanish(bench);
@@ -25,7 +25,7 @@ describe("a worker that vanishes", () => {
     expect((await engineEvents(bench)).map(({ name }) => name)).toContain("worker.lost");
   });
 
-  it("costs nobody else anything", async () => {
+  it("does not affect other workers", async () => {
     const bench = await openBench();
     const end = gate();
     const lost = await bench.submit("k");
@@ -54,7 +54,7 @@ describe("a worker that vanishes", () => {
     });
   });
 
-  it("is no poison when the run was seen alive for long, or when another outcome came between", async () => {
+  it("is not poison if the attempt was seen alive for long, or another outcome came between", async () => {
     const bench = await openBench();
     const policy = resolvePolicy({ maxAttempts: 9, backoff: { type: "none" } });
     const id = await bench.submit("k", { policy });
@@ -81,7 +81,7 @@ describe("a worker that vanishes", () => {
     expect(await bench.job(id)).toMatchObject({ state: "failed", reason: "lost", losses: 2, failures: 0 });
   });
 
-  it("does not bring back a job that must run at most once", async () => {
+  it("does not retry a job that must run at most once", async () => {
     const bench = await openBench();
     const id = await bench.submit("k", { policy: resolvePolicy({ atMostOnce: true }) });
     await vanish(bench);
@@ -89,7 +89,7 @@ describe("a worker that vanishes", () => {
     expect(await bench.job(id)).toMatchObject({ state: "failed", reason: "lost", attempt: 1 });
   });
 
-  it("with a cancel asked for ends the job as cancelled", async () => {
+  it("with a requested cancel ends the job as cancelled", async () => {
     const bench = await openBench();
     const id = await bench.submit("k");
     await vanish(bench);
@@ -110,7 +110,7 @@ describe("a worker that vanishes", () => {
     for (const id of ids) expect(await bench.job(id)).toMatchObject({ losses: 1, attempt: 1, revision: 3 });
   });
 
-  it("that ended in good order but still held something loses it at once", async () => {
+  it("that stopped in good order but still held something loses it at once", async () => {
     const bench = await openBench();
     const id = await bench.submit("k");
     const session = await openSession(bench);
@@ -122,7 +122,7 @@ describe("a worker that vanishes", () => {
 });
 
 describe("a report that comes late", () => {
-  it("is accepted after the lease's end, as long as nobody reaped", async () => {
+  it("is accepted after the lease has expired, until it is reaped", async () => {
     const bench = await openBench({ services: false });
     const id = await bench.submit("k");
     const [job] = await vanish(bench);
@@ -133,7 +133,7 @@ describe("a report that comes late", () => {
     expect(answer).toMatchObject({ status: "accepted", state: "succeeded" });
   });
 
-  it("changes nothing after that, in any verb", async () => {
+  it("changes nothing after that, in any call", async () => {
     const bench = await openBench();
     const id = await bench.submit("k");
     const session = await openSession(bench);
@@ -157,8 +157,8 @@ describe("a report that comes late", () => {
   });
 });
 
-describe("a job that its session never heard of", () => {
-  it("goes back to the queue after a lease, uncharged, and to another session first", async () => {
+describe("a job that its session never received", () => {
+  it("is queued again after a lease, not counted as an attempt, and for another session first", async () => {
     const bench = await openBench();
     const id = await bench.submit("k");
     const session = await openSession(bench);
@@ -175,8 +175,8 @@ describe("a job that its session never heard of", () => {
   });
 });
 
-describe("when nobody was awake", () => {
-  it("nothing is reaped for one lease, and an event says why", async () => {
+describe("after no engine was awake", () => {
+  it("nothing is reaped for one lease, and an event has the reason", async () => {
     const bench = await openBench({ services: false });
     const id = await bench.submit("k");
     await vanish(bench);
@@ -198,7 +198,7 @@ describe("when nobody was awake", () => {
     expect(await bench.job(id)).toMatchObject({ state: "queued", losses: 1 });
   });
 
-  it("a worker that woke up with us keeps its jobs", async () => {
+  it("a worker that wakes up at the same time keeps its jobs", async () => {
     const bench = await openBench({ services: false });
     const id = await bench.submit("k");
     const session = await openSession(bench);
@@ -214,7 +214,7 @@ describe("when nobody was awake", () => {
     expect(await bench.job(id)).toMatchObject({ state: "running", attempt: 1 });
   });
 
-  it("jobs that waited too long are expired all the same: their time is wall time", async () => {
+  it("jobs that waited too long still expire: their time is wall clock time", async () => {
     const bench = await openBench({ services: false });
     const id = await bench.submit("k", { expireInMs: 10_000 });
     await bench.engine.reap();
@@ -225,7 +225,7 @@ describe("when nobody was awake", () => {
 });
 
 describe("a row that cannot be settled", () => {
-  it("is passed over and logged, and the others are not held up", async () => {
+  it("is skipped and logged, and does not delay the others", async () => {
     const bench = await openBench({ services: false });
     const ids = await Promise.all(Array.from({ length: 5 }, () => bench.submit("k")));
     const bad = ids[2] as string;
@@ -249,7 +249,7 @@ describe("a row that cannot be settled", () => {
   });
 });
 
-describe("a round that fails", () => {
+describe("a failed round", () => {
   it("is logged and followed by the next", async () => {
     const bench = await openBench();
     const id = await bench.submit("k");
@@ -260,7 +260,7 @@ describe("a round that fails", () => {
       beat: (...args: Parameters<typeof beat>) => (broken ? Promise.reject(new Error("locked")) : beat(...args)),
     });
     await bench.advance(2_000);
-    expect(bench.logged).toContain("error: reaper: Error: locked");
+    expect(bench.logged).toContain("error: reaper failed: Error: locked");
     broken = false;
     await bench.advance(40_000);
     expect((await bench.job(id)).losses).toBe(1);

@@ -1,9 +1,9 @@
-/** The reaper looks each second (more often with a short lease) for attempts whose session is silent and for jobs that
+/** The reaper searches every second (more often with a short lease) for attempts whose session is silent and for jobs that
  *  waited too long, and settles them. Any number of engines may reap at once: each settle checks again under the row's
- *  lock, so they only waste each other's time. What it promises: a lost attempt is settled within lease + 2 s while any
- *  engine is awake. What it does not: that the work of a silent worker has stopped.
+ *  lock, so they only waste time. It promises that a lost attempt is settled within lease + 2 s while any engine is awake.
+ *  It does not promise that the work of a silent worker has stopped.
  *
- *  A lost command whose verdict was complete is settled by that, in the background: listing what it left may take long. */
+ *  A lost command with a complete verdict is settled by that, in the background: listing its files may take long. */
 import { exec } from "../core/input/builtin.ts";
 import type { Report, SettleAnswer } from "../core/worker-protocol.ts";
 import { limiter } from "../lib/limiter.ts";
@@ -11,24 +11,24 @@ import type { ExpiredJob } from "../store/store.ts";
 import { BackgroundService } from "./background-service.ts";
 import { DEFAULTS } from "./limits.ts";
 import { lostReport, lostVerdict } from "./lost-attempts.ts";
-import { tell } from "./observer.ts";
+import { notifyObserver } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 import { settle, settledAttempts } from "./settle.ts";
 
 const BATCH = 1_000;
-/** So many are settled in one call: on SQLite a call is one turn of the event loop, and nobody else writes meanwhile. */
+/** Settled in one call. On SQLite a call is one turn of the event loop, and other writers wait for it. */
 const SETTLED_AT_ONCE = 250;
-/** A row that cannot be settled is passed over for a while, so that a heap of them never hides the others. */
-const PASS_OVER_MS = 60_000;
+/** A row that cannot be settled is skipped for a while, so that many of them never hide the others. */
+const SKIP_MS = 60_000;
 const READ_AT_ONCE = 8;
-const JUDGE_AT_ONCE = 4;
+const VERDICTS_AT_ONCE = 4;
 
 export class Reaper extends BackgroundService {
   readonly #parts: EngineParts;
-  readonly #passedOver = new Map<string, number>();
+  readonly #skippedUntil = new Map<string, number>();
   /** Attempts that are being settled by their verdicts. */
-  readonly #judging = new Map<string, Promise<void>>();
-  readonly #inTurn = limiter(JUDGE_AT_ONCE);
+  readonly #byVerdict = new Map<string, Promise<void>>();
+  readonly #inTurn = limiter(VERDICTS_AT_ONCE);
   #last: { now: number; monotonic: number } | null = null;
 
   constructor(parts: EngineParts) {
@@ -41,8 +41,8 @@ export class Reaper extends BackgroundService {
     const now = clock.now();
     const { heldUntil } = await store.beat({
       time: () => ({ now: clock.now() }),
-      // A lease renewed every third of its time has two thirds left when a silence begins: one that could use them up
-      // must be noticed, with a short lease too.
+      // Leases are renewed every third of their time, so two thirds are left when a silence begins: a silence that could use
+      // them up must be noticed, also with a short lease.
       maxGapMs: Math.min(DEFAULTS.maxBeatGap, leaseMs / 2),
       holdMs: leaseMs,
       clockJumpMs: this.#jump(now),
@@ -51,22 +51,24 @@ export class Reaper extends BackgroundService {
       ...(isOver === undefined ? {} : { isOver }),
     });
     this.#parts.storeState.works();
-    // Of two engines that wake together after a sleep, the second must not reap before the first has said that it was one.
+    // If two engines wake together after a sleep, the second must not reap before the first has recorded the sleep.
     if (heldUntil === Number.POSITIVE_INFINITY) return;
     await this.#endGone(now);
     for (;;) {
-      const limit = BATCH + this.#passedOver.size + this.#judging.size;
+      const limit = BATCH + this.#skippedUntil.size + this.#byVerdict.size;
       const found = await store.expired({ now, limit });
-      const fresh = found.filter(({ jobId }) => (this.#passedOver.get(jobId) ?? 0) <= now && !this.#judging.has(jobId));
+      const fresh = found.filter(
+        ({ jobId }) => (this.#skippedUntil.get(jobId) ?? 0) <= now && !this.#byVerdict.has(jobId),
+      );
       for (let i = 0; i < fresh.length; i += SETTLED_AT_ONCE) {
         await this.#settle(fresh.slice(i, i + SETTLED_AT_ONCE), now);
       }
       if (found.length < limit || fresh.length === 0) break;
     }
-    for (const [jobId, until] of this.#passedOver) if (until <= now) this.#passedOver.delete(jobId);
+    for (const [jobId, until] of this.#skippedUntil) if (until <= now) this.#skippedUntil.delete(jobId);
   }
 
-  /** Ends the sessions whose process is known to be gone, so that their jobs come back at once. */
+  /** Ends the sessions whose process is known to have exited, so that their jobs are queued again at once. */
   async #endGone(now: number): Promise<void> {
     const { store, isGone } = this.#parts;
     if (isGone === undefined) return;
@@ -75,20 +77,20 @@ export class Reaper extends BackgroundService {
     }
   }
 
-  /** Resolves when what is settled by its verdict is. */
-  async judged(): Promise<void> {
-    await Promise.all(this.#judging.values());
+  /** Resolves when attempts with verdicts are settled. */
+  async verdictsSettled(): Promise<void> {
+    await Promise.all(this.#byVerdict.values());
   }
 
   override async stop(): Promise<void> {
     await super.stop();
-    await this.judged();
+    await this.verdictsSettled();
   }
 
   async #settle(found: readonly ExpiredJob[], now: number): Promise<void> {
-    const judged = await this.#withVerdict(found);
-    for (const job of judged) this.#judge(job, now);
-    const rest = found.filter((job) => !judged.has(job));
+    const withVerdict = await this.#withVerdict(found);
+    for (const job of withVerdict) this.#settleByVerdict(job, now);
+    const rest = found.filter((job) => !withVerdict.has(job));
     const answers = await this.#end(rest.map(toReport), now);
     answers.forEach((answer, i) => {
       const job = rest[i] as ExpiredJob;
@@ -98,7 +100,7 @@ export class Reaper extends BackgroundService {
 
   async #end(reports: readonly Report[], now: number): Promise<SettleAnswer[]> {
     const answers = await settle(this.#parts, reports, { at: now });
-    tell(this.#parts, (observer) => {
+    notifyObserver(this.#parts, (observer) => {
       const reaped = settledAttempts(reports, answers);
       if (reaped.length > 0) observer.reaped?.(reaped);
     });
@@ -107,30 +109,30 @@ export class Reaper extends BackgroundService {
 
   #answered({ jobId }: ExpiredJob, answer: SettleAnswer, now: number): void {
     if (answer.status === "accepted") return;
-    this.#passedOver.set(jobId, now + (answer.status === "refused" ? PASS_OVER_MS : 1));
+    this.#skippedUntil.set(jobId, now + (answer.status === "refused" ? SKIP_MS : 1));
     if (answer.status === "refused") this.#parts.log("error", `the reaper cannot settle ${jobId}: ${answer.message}`);
   }
 
-  /** The lost commands among them whose verdict was complete. */
+  /** The lost commands among them with a complete verdict. */
   async #withVerdict(found: readonly ExpiredJob[]): Promise<ReadonlySet<ExpiredJob>> {
     const lost = found.filter(({ why }) => why === "lost");
-    const judged = new Set<ExpiredJob>();
-    if (this.#parts.outputs === undefined || lost.length === 0) return judged;
+    const complete = new Set<ExpiredJob>();
+    if (this.#parts.outputs === undefined || lost.length === 0) return complete;
     const facts = await this.#parts.store.facts(lost.map(({ jobId }) => jobId));
     const inTurn = limiter(READ_AT_ONCE);
     await Promise.all(
       lost.map(async (job, i) => {
         if (facts[i]?.kind !== exec.kind) return;
-        if ((await inTurn(() => lostVerdict(this.#parts, job))) !== null) judged.add(job);
+        if ((await inTurn(() => lostVerdict(this.#parts, job))) !== null) complete.add(job);
       }),
     );
-    return judged;
+    return complete;
   }
 
-  /** Settles it by its verdict. What fails is tried again with the next round: it is still lost. */
-  #judge(job: ExpiredJob, now: number): void {
-    const judging = this.#inTurn(async () => {
-      // Read again: verdicts of those that wait are not held in memory.
+  /** Settles it by its verdict. After an error the next round tries again: it is still lost. */
+  #settleByVerdict(job: ExpiredJob, now: number): void {
+    const settling = this.#inTurn(async () => {
+      // Read again: verdicts of attempts that wait their turn are not held in memory.
       const report = await lostReport(this.#parts, job, { isCommand: true, now });
       const [answer] = (await this.#end([report], now)) as [SettleAnswer];
       this.#answered(job, answer, now);
@@ -139,11 +141,11 @@ export class Reaper extends BackgroundService {
         if (this.stopped || this.#parts.storeState.failed(error, "rounds")) return;
         this.#parts.log("error", `the reaper cannot settle ${job.jobId}: ${String(error)}`);
       })
-      .finally(() => this.#judging.delete(job.jobId));
-    this.#judging.set(job.jobId, judging);
+      .finally(() => this.#byVerdict.delete(job.jobId));
+    this.#byVerdict.set(job.jobId, settling);
   }
 
-  /** How far the wall clock moved against the monotonic one since the last look. */
+  /** How far the wall clock moved against the monotonic one since the last round. */
   #jump(now: number): number {
     const monotonic = this.#parts.clock.monotonic();
     const last = this.#last;

@@ -1,6 +1,6 @@
-/** Redrives the dead letters that fit a filter, a page of them. Each is a command for itself: what somebody else has
- *  redriven or deleted meanwhile, and what has no budget left, is skipped and named in the answer. One that is discarded in the
- *  same moment may be redriven all the same. */
+/** Redrives a page of the dead letters that match a filter. Each is its own command: jobs that were redriven or deleted
+ *  meanwhile, or have no budget left, are skipped and named in the answer. A job that is discarded at the same time may be
+ *  redriven anyway. */
 
 import {
   checkRedriveMany,
@@ -15,11 +15,11 @@ import { toRedriveTerms } from "../core/job/redrive.ts";
 import type { JobFilter, JobRow } from "../store/store.ts";
 import type { Engine } from "./engine.ts";
 
-/** Commands under way at a time: enough to share commits, and not the whole pool's work for a while. */
+/** Concurrent commands: enough to share commits, without keeping the whole pool busy. */
 const TOGETHER = 100;
-/** Rows that are read at a time: each may hold two megabytes, and only its id is wanted. */
+/** Rows per read: each may hold two megabytes, and only its id is needed. */
 const ROWS = 50;
-/** A page may be short where a filter is by a pattern: enough reads for a limit of full pages, and some that find little. */
+/** A page may be short with a filter by pattern: enough reads for full pages up to the limit, and some that find little. */
 const MAX_READS = 200;
 
 export async function redriveMany(
@@ -33,9 +33,9 @@ export async function redriveMany(
   const changes = toRedriveTerms(options.changes ?? {}, "redriveMany.changes");
   const command: Command = { kind: "redrive", changes, by };
   const now = engine.clock.now();
-  // A dry run decides on the rows as they are; otherwise each is decided on under its lock.
-  const judge = asked.dryRun ? (row: JobRow) => refusalOf(row, command, now) : () => null;
-  const { found, more } = await deadLetters(engine, { namespace, ...checkJobsFilter(asked.filter) }, judge);
+  // A dry run decides on the rows as read; otherwise each is decided under its lock.
+  const refusalIn = asked.dryRun ? (row: JobRow) => refusalOf(row, command, now) : () => null;
+  const { found, more } = await deadLetters(engine, { namespace, ...checkJobsFilter(asked.filter) }, refusalIn);
   const answer = { jobs: [] as string[], skipped: [] as SkippedJob[], more };
   for (let from = 0; from < found.length; from += TOGETHER) {
     const some = found.slice(from, from + TOGETHER);
@@ -59,14 +59,14 @@ interface DeadLetter {
 async function deadLetters(
   engine: Engine,
   filter: JobFilter,
-  judge: (row: JobRow) => SkippedJob | null,
+  refusalIn: (row: JobRow) => SkippedJob | null,
 ): Promise<{ found: DeadLetter[]; more: boolean }> {
   const { limit = ROWS } = filter;
   const found: DeadLetter[] = [];
   let cursor: Pick<JobFilter, "cursor"> = {};
   for (let reads = 1; ; reads++) {
     const page = await engine.store.find({ ...filter, ...cursor, limit: Math.min(ROWS, limit - found.length) });
-    for (const row of page.jobs) found.push({ id: row.id, refusal: judge(row) });
+    for (const row of page.jobs) found.push({ id: row.id, refusal: refusalIn(row) });
     if (page.next === null || found.length >= limit || reads >= MAX_READS) return { found, more: page.next !== null };
     cursor = { cursor: page.next };
   }

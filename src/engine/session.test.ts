@@ -12,7 +12,7 @@ const REQUEST = {
 };
 
 describe("draining a session", () => {
-  it("answers a claim that waits at once, and tells a follower of the feed", async () => {
+  it("answers a waiting claim at once, and a follower of the feed sees it", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
     const claimed = gate<ClaimAnswer>();
@@ -32,7 +32,7 @@ describe("draining a session", () => {
     expect(await bench.engine.drainSession("ses_unknown")).toBe("unknown");
   });
 
-  it("keeps one that claims again all the same waiting for a second, and answers at once one that does not wait", async () => {
+  it("delays another waiting claim by a second, and answers one that does not wait at once", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
     await bench.engine.drainSession(session);
@@ -62,7 +62,7 @@ describe("draining a session", () => {
 });
 
 describe("a session", () => {
-  it("tells of its health with a renewal, which the next leaves as it is", async () => {
+  it("reports its health with a renewal, and the next one leaves it unchanged", async () => {
     const bench = await openBench({ services: false });
     const session = await openSession(bench);
     const health: WorkerHealth = {
@@ -73,7 +73,7 @@ describe("a session", () => {
     expect((await bench.store.sessions.list())[0]?.health).toEqual(health);
   });
 
-  it("may have a lease of its own, by which it is reaped and its unheard jobs are given back", async () => {
+  it("may have its own lease, by which it is reaped and jobs it never received are released", async () => {
     const bench = await openBench();
     const short = await bench.engine.openSession({ ...REQUEST, leaseMs: 2_000 });
     const long = await bench.engine.openSession({ ...REQUEST, kinds: ["other"], leaseMs: 60_000 });
@@ -83,7 +83,7 @@ describe("a session", () => {
     await bench.advance(3_500);
     expect(await bench.job(ids[0] as string)).toMatchObject({ losses: 1 });
     await bench.advance(30_000);
-    // It holds nothing that it knows of; for a whole lease of its own that may be a claim still on its way.
+    // It lists no jobs; for one lease of its own, the reply to a claim may still be on its way.
     expect(await bench.engine.renew(long, [])).toMatchObject({ alive: true, leaseMs: 60_000, unheard: [] });
     expect(await bench.job(ids[1] as string)).toMatchObject({ state: "running" });
     await bench.advance(30_000);
@@ -104,7 +104,7 @@ describe("a session", () => {
 });
 
 describe("the feed of a namespace", () => {
-  it("has its own events only, and says how far it has read among those of others", async () => {
+  it("has its own events only, and reports how far it has read among those of others", async () => {
     const bench = await openBench({ services: false });
     const items = (namespace: string, count: number) =>
       Array.from({ length: count }, () => ({ kind: "k", payload: "null", policy: POLICY, namespace }));
@@ -124,7 +124,7 @@ describe("the feed of a namespace", () => {
     expect(others.at(-1)).toMatchObject({ name: "worker.started", data: { namespace: "other" } });
   });
 
-  it("goes on from where it has read, when it waits for more", async () => {
+  it("continues from where it has read when it waits for more", async () => {
     const bench = await openBench({ services: false });
     const asked: number[] = [];
     const store = new Proxy(bench.store, {
@@ -160,7 +160,7 @@ describe("the feed of a namespace", () => {
 });
 
 describe("who submitted a job", () => {
-  it("is told by its first event, where it is known", async () => {
+  it("is in its first event, if it is known", async () => {
     const bench = await openBench({ services: false });
     const [known, unknown] = [await bench.submit("k", { by: "token:ü" }), await bench.submit("k", { by: null })];
     const first = async (jobId: string) =>

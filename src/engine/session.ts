@@ -1,5 +1,5 @@
-/** Sessions of workers: opened, renewed and drained; attempts that a session never received or gives back return to
- *  the queue without a charge. */
+/** Sessions of workers: opened, renewed and drained; attempts that a session never received, or releases, return to
+ *  the queue and do not count as attempts. */
 import { asNumber, asObject, fieldPath } from "../core/check.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { MAX_USAGE, type Usage } from "../core/job/job.ts";
@@ -12,7 +12,7 @@ import type { EngineParts } from "./parts.ts";
 import { settle } from "./settle.ts";
 import { checkDefaults } from "./task-defaults.ts";
 
-// What an attempt says it has used, checked: numbers that can be added up over all attempts and stay numbers.
+// The usage that an attempt reports, checked: its numbers can be summed over all attempts without overflow.
 
 export function checkUsage(usage: unknown, path = "usage"): Usage {
   const fields = asObject(usage, path, ["tokensIn", "tokensOut", "costUsd"]);
@@ -20,16 +20,15 @@ export function checkUsage(usage: unknown, path = "usage"): Usage {
   return { tokensIn: read("tokensIn"), tokensOut: read("tokensOut"), costUsd: read("costUsd") };
 }
 
-// Gives attempts back to the queue that their session never heard of, or that did not fit into a reply: nothing is
-// charged. Another session may have them after a second. The same one after a lease, or as soon where only the reply
-// was lost.
+// Releases attempts that their session never received, or that did not fit into a reply: they do not count. Another session
+// may claim them after a second; the same one after a lease, or as soon if only the reply was lost.
 
 export interface UnheardAttempt {
   readonly jobId: string;
   readonly attempt: number;
 }
 
-export async function handBack(
+export async function releaseUnheard(
   parts: EngineParts,
   session: string,
   attempts: readonly UnheardAttempt[],
@@ -44,13 +43,13 @@ export async function handBack(
   );
 }
 
-/** The reply to a claim could not be delivered. What it claimed is given back when no reply with these jobs was. */
+/** The reply to a claim could not be delivered. Its jobs are released if no reply with them was delivered. */
 export async function withdraw(parts: EngineParts, request: WithdrawRequest): Promise<void> {
   const attempts = await parts.store.withdrawClaim(request);
-  await handBack(parts, request.session, attempts, { undelivered: true });
+  await releaseUnheard(parts, request.session, attempts, { undelivered: true });
 }
 
-// Renews session leases, and gives back to the queue what a session never heard of.
+// Renews session leases, and releases jobs that a session never received.
 
 export async function renew(
   parts: EngineParts,
@@ -61,9 +60,9 @@ export async function renew(
   const request = { session, held: held.map(storableHeld), ...(health === undefined ? {} : { health }) };
   const renewal = () => parts.store.renew([request], parts.clock.now());
   const [answer] = (await observed(parts, "renew", held.length, renewal)) as [RenewAnswer];
-  // A session gets no jobs while its lease is over: now it may.
+  // A session gets no jobs while its lease is expired: now it may.
   if (answer.alive && answer.wasOver) parts.hub.ready.fire();
-  await handBack(parts, session, answer.unheard);
+  await releaseUnheard(parts, session, answer.unheard);
   return answer;
 }
 
@@ -78,12 +77,12 @@ function storableHeld(held: HeldAttempt): HeldAttempt {
 // Sessions of workers: opening one, and draining it.
 
 export interface SessionRequest extends Omit<NewSession, "id" | "leaseMs"> {
-  /** How long its jobs are its own without a word from it; the engine's, where it is not said. A pause of all engines
-   *  shorter than 3 s is not noticed: with renewals every third of it, a lease of less than 6 s may be lost to one. */
+  /** How long it holds its jobs without a renewal; default: the engine's. A pause of all engines shorter than 3 s is not
+   *  noticed: with renewals every third of the lease, a lease of less than 6 s may expire in one. */
   readonly leaseMs?: number;
 }
 
-/** The answer is its id. */
+/** Returns its id. */
 export async function openSession(parts: EngineParts, request: SessionRequest): Promise<string> {
   const { store, clock, newId, hub } = parts;
   const leaseMs = request.leaseMs === undefined ? parts.leaseMs : checkedLease(request.leaseMs);
@@ -93,7 +92,7 @@ export async function openSession(parts: EngineParts, request: SessionRequest): 
   if (!(await store.sessions.open({ ...request, id, leaseMs }, clock.now()))) {
     const message =
       `this token has ${request.most} live sessions, which is its quota (server.sessionQuota): start workers with more slots, ` +
-      "stop some, or use another token; those that are gone count until their lease ends";
+      "stop some, or use another token; lost ones count until their lease expires";
     throw new PerdureError("too_many_requests", message);
   }
   parts.defaults.forget();
@@ -104,7 +103,7 @@ export async function openSession(parts: EngineParts, request: SessionRequest): 
 function checkSize({ kinds, queues, labels }: SessionRequest): void {
   if (!isOver(JSON.stringify([kinds, queues, labels]), LIMITS.sessionBytes)) return;
   const allowed = `at most ${LIMITS.sessionBytes} bytes of kinds, queues and labels, as JSON`;
-  throw new ConfigError({ path: "kinds", given: null, problem: "what the session serves is too long", allowed });
+  throw new ConfigError({ path: "kinds", given: null, problem: "the lists are too long", allowed });
 }
 
 function checkedLease(given: number): number {

@@ -1,5 +1,5 @@
-/** Settles attempts: reports of workers and what the reaper found take the same path and the same decision. Removes
- *  files of ended jobs that nobody needs any more. */
+/** Settles attempts: reports of workers and findings of the reaper take the same path and the same decision. Removes files of
+ *  ended jobs that are no longer needed. */
 
 import { isPlain } from "../core/check.ts";
 import { SUSPECT_STREAK } from "../core/decision/evidence.ts";
@@ -13,21 +13,20 @@ import { isOver, storable } from "../lib/text.ts";
 import type { AttemptLease } from "../store/store.ts";
 import { isWait, validatedWaits } from "./children/child-rules.ts";
 import { LIMITS } from "./limits.ts";
-import { observed, type SettledAttempt, tell } from "./observer.ts";
+import { notifyObserver, observed, type SettledAttempt } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 
-// Removes files of a job's attempts that nobody needs any more. That it fails costs room, nothing else.
-
+/** Removes files of a job's attempts that are no longer needed. An error costs disk space, nothing else. */
 export async function tidyOutputs({ outputs, log }: EngineParts, jobId: string): Promise<void> {
-  await outputs?.tidy(jobId).catch((error: unknown) => log("warn", `cannot tidy up behind ${jobId}: ${String(error)}`));
+  await outputs
+    ?.tidy(jobId)
+    .catch((error: unknown) => log("warn", `cannot remove leftover files of ${jobId}: ${String(error)}`));
 }
 
-// Settles attempts: reports of workers come in here, and so does what the reaper found. One way, one decision.
-
 interface SettleOptions {
-  /** The instant to settle as of. The reaper's is when it looked: a process that slept in between must not find everyone late. */
+  /** The instant to settle at. The reaper passes when it searched: after a sleep in between, every lease would be expired. */
   readonly at?: number;
-  /** Resolve only when files that nobody needs any more are removed, too: for who may leave right after. */
+  /** Resolve only when leftover files are removed too: for a process that may exit right after. */
   readonly tidied?: boolean;
 }
 
@@ -39,25 +38,25 @@ export async function settle(
   const { store, clock, hub } = parts;
   const reports = given.some(isWait) ? await validatedWaits(parts, given) : given;
   const now = at ?? clock.now();
-  // Parents of children that end, and jobs that begin to wait: written or not, a look costs little.
-  let mayGoOn: string[] | null = null;
-  // The end of a job that takes cpu or memory makes room for others that wait for it.
-  let makesRoom = false;
+  // Parents of children that end, and jobs that begin to wait: written or not, checking them costs little.
+  let mayContinue: string[] | null = null;
+  // The end of a job that takes cpu or memory frees capacity that others wait for.
+  let freesCapacity = false;
   const decide = (job: Job, report: Report, held: AttemptLease) => {
     const settlement = decideReport(parts, job, report, held, now);
     const { state } = settlement.next;
-    // A session that tried a suspect may take others again.
-    makesRoom ||= takesResources(job.labels) || job.streak >= SUSPECT_STREAK;
+    // A session that ran a suspect may take other jobs again.
+    freesCapacity ||= takesResources(job.labels) || job.streak >= SUSPECT_STREAK;
     const waits = state === "blocked" ? job.id : isTerminal(state) ? job.parentId : null;
     if (waits !== null) {
-      mayGoOn ??= [];
-      mayGoOn.push(waits);
+      mayContinue ??= [];
+      mayContinue.push(waits);
     }
     return settlement;
   };
   const settling = () => store.settle(reports.map(storableReport), now, decide);
   const answers = await observed(parts, "settle", reports.length, settling);
-  let ready = makesRoom;
+  let ready = freesCapacity;
   const tidying: Promise<void>[] = [];
   answers.forEach((answer, i) => {
     if (answer.status !== "accepted") return;
@@ -65,14 +64,14 @@ export async function settle(
     if (!isTerminal(answer.state)) ready = true;
     else {
       hub.ended(jobId);
-      // A worker tidies up behind itself.
+      // A worker removes its own files.
       if (from.kind !== "worker") tidying.push(tidyOutputs(parts, jobId));
     }
   });
   if (ready) hub.ready.fire();
   hub.written.fire();
-  if (mayGoOn !== null) parts.kin.mayGoOn(mayGoOn);
-  tell(parts, (observer) => {
+  if (mayContinue !== null) parts.childSignals.mayContinue(mayContinue);
+  notifyObserver(parts, (observer) => {
     const settled = settledAttempts(reports, answers);
     if (settled.length > 0) observer.settled?.(settled);
   });
@@ -94,10 +93,10 @@ function decideReport(parts: EngineParts, job: Job, report: Report, held: Attemp
   return settleJob(job, outcomeOf(job, report.outcome, held, parts.name), usage, now, parts.random(), held.budgets);
 }
 
-/** Where requests and commands leave what they came for: to conditions that is `data`. */
+/** The field of a request's or command's result that conditions see as `data`. */
 const DATA: Readonly<Record<string, string>> = { http: "body", exec: "output" };
 
-/** The stored form of an outcome to the one that is decided on. A result is parsed only if a condition asks for it. */
+/** Converts a reported outcome to the one that is decided on. A result is parsed only if a condition needs it. */
 function outcomeOf(job: Job, reported: ReportedOutcome, held: AttemptLease, by: string): Outcome {
   switch (reported.kind) {
     case "completed": {
@@ -125,7 +124,7 @@ function outcomeOf(job: Job, reported: ReportedOutcome, held: AttemptLease, by: 
   }
 }
 
-/** Text rules at the door. A result that cannot be kept fails the attempt: a retry would not help. */
+/** Cuts texts to their limits. A result that cannot be stored fails the attempt: a retry would not help. */
 function storableReport(report: Report): Report {
   const log = report.log === null || report.log === "" ? null : storable(report.log, LIMITS.logChunk);
   const progress = report.progress ? storable(report.progress, LIMITS.progress) : null;

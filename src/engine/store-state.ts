@@ -1,12 +1,12 @@
-/** How the store fares, as far as this process has seen: the one place for it. Calls that fail because the store is full, away
- *  or broken are counted here and not logged one by one: a log gets a line when that begins, one when it is over. */
+/** Whether the store works, as seen by this process. Calls that fail because the store is full, unavailable or broken are
+ *  counted here and not logged one by one: the log gets one line when that begins and one when it is over. */
 import { type ErrorCode, PerdureError } from "../core/errors.ts";
 import { type OngoingTrouble, TroubleLog, type TroubleOptions } from "../lib/log.ts";
 
 const KINDS: Partial<Readonly<Record<ErrorCode, string>>> = {
   store_full: "full",
   store_unavailable: "unavailable",
-  // Calls that were under way when it went away.
+  // Calls that were in progress when the connection was lost.
   store_unknown: "unavailable",
   store_io: "io",
 };
@@ -23,7 +23,7 @@ export class StoreState {
     return this.#log.trouble;
   }
 
-  /** A request, or a round in the background, failed. True: it was the store, and that is reported; the caller logs nothing. */
+  /** A request, or a round in the background, failed. True: the cause is the store and is reported here; the caller logs nothing. */
   failed(error: unknown, hit: "requests" | "rounds"): boolean {
     const kind = error instanceof PerdureError ? KINDS[error.code] : undefined;
     if (kind === undefined) return false;

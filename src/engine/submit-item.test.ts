@@ -12,7 +12,7 @@ describe("a submit request", () => {
     expect(toSubmitItem({ ...BASE, options: {} })).toEqual({ ...BASE, policy: resolvePolicy(), open: { given: {} } });
   });
 
-  it("has its words in the engine's units", () => {
+  it("is converted to the engine's units", () => {
     const options = {
       ...{
         key: "a",
@@ -35,7 +35,7 @@ describe("a submit request", () => {
     expect(toSubmitItem({ ...BASE, options: { delay: "2s" } })).toMatchObject({ delayMs: 2_000 });
   });
 
-  it("takes from the task what it does not say itself", () => {
+  it("takes missing options from the task", () => {
     const taskOptions = { queue: "slow", priority: 9, timeout: "2m", expireIn: "1h", retry: 7 } as const;
     const policy = resolvePolicy(7);
     const item = toSubmitItem({ ...BASE, options: { priority: 1, queue: undefined } as never, taskOptions, policy });
@@ -43,13 +43,13 @@ describe("a submit request", () => {
     expect(toSubmitItem({ ...BASE, options: { retry: 2 }, taskOptions, policy }).policy).toEqual(resolvePolicy(2));
   });
 
-  it("resolves a policy once: that of a task, and a frozen one given again and again", () => {
+  it("resolves a policy once: that of a task, and a frozen one that is passed repeatedly", () => {
     const fields = Object.freeze({ maxAttempts: 4 });
     const [a, b] = [1, 2].map(() => toSubmitItem({ ...BASE, options: { retry: fields } }).policy);
     expect(a).toBe(b);
     const t = task("t", { retry: 3 }, () => 1);
     expect(policyOf(t)).toBe(policyOf(t));
-    // One that may be changed is looked at each time.
+    // A mutable one is read each time.
     const open = { maxAttempts: 4 };
     expect(toSubmitItem({ ...BASE, options: { retry: open } }).policy.maxAttempts).toBe(4);
     open.maxAttempts = 5;
@@ -66,7 +66,7 @@ describe("a submit request", () => {
 });
 
 describe("a payload", () => {
-  it("is JSON text, and nothing at all where no input was given", () => {
+  it("is JSON text, and nothing without an input", () => {
     expect(toPayload({ a: [1, null] })).toBe('{"a":[1,null]}');
     expect(toPayload(null)).toBe("null");
     expect(toPayload(undefined)).toBe("");
@@ -88,7 +88,7 @@ describe("a built-in kind", () => {
     expect(() => checkBuiltin(http, {})).toThrow(/http.url/);
   });
 
-  it("is not meant by a task of the user's own that has its name", () => {
+  it("is not meant by a user's own task with the same name", () => {
     expect(() =>
       checkBuiltin(
         task("exec", (input: number) => input),

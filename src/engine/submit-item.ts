@@ -41,32 +41,32 @@ export interface SubmitItem {
   readonly expireInMs?: number | null;
   readonly deadlineAt?: number | null;
   readonly key?: string | null;
-  /** Of a child: its key is unique in the whole namespace, and not only among the children of its parent. */
+  /** Of a child: its key is unique in the whole namespace, not only among the children of its parent. */
   readonly isWideKey?: boolean;
   readonly tags?: readonly string[];
-  /** Whose child it is; with an attempt, only while that one runs. Its key is then one among those of its parent. */
+  /** Whose child it is; with an attempt, only while that one runs. Its key is unique among the children of its parent. */
   readonly parent?: { readonly id: string; readonly attempt: number | null } | null;
   readonly annotations?: Readonly<Record<string, string>>;
-  /** For people; left out, one is made. */
+  /** For people; if missing, one is made. */
   readonly name?: string;
   /** The id of an upload, which becomes the job's. */
   readonly upload?: string;
-  /** Where the values of its policy came from. */
+  /** Where the values of its policy come from. */
   readonly sources?: PolicySources | null;
-  /** A submit by name: what it gives. The rest is filled in from what workers publish for the kind. */
+  /** A submit by kind name: the options it has. The others are filled in from what workers publish for the kind. */
   readonly open?: { readonly given: TaskValues; readonly named?: SubmitOptions["sources"] } | null;
-  /** Its queue is what workers publish: its key names the same job with that queue given, and with none. */
+  /** Its queue comes from what workers publish: its key belongs to the same job with this queue given, and with none. */
   readonly openQueue?: boolean;
-  /** Whose quota its lane counts for, where that is new. */
+  /** Whose quota its lane counts towards, if the lane is new. */
   readonly owner?: string;
-  /** Who submits it, as far as it is known: told by its first event. */
+  /** Who submits it, as far as it is known; in its first event. */
   readonly by?: string | null;
-  /** The id of the token with which it is submitted, in the same event. */
+  /** The id of the token it is submitted with; in its first event. */
   readonly token?: string;
 }
 
 export type SubmitAnswer =
-  /** `created` is false when the key already named this job. */
+  /** `created` is false if this job already existed for the key. */
   | {
       readonly status: "ok";
       readonly id: string;
@@ -82,11 +82,11 @@ interface SubmitRequest {
   readonly payload: string;
   readonly options: SubmitOptions;
   readonly namespace: string;
-  /** What holds where the options say nothing. Left out, the kind was named, and what workers publish for it holds. */
+  /** Defaults for missing options. Undefined if only the kind was named: then those that workers publish apply. */
   readonly taskOptions?: TaskOptions;
-  /** The policy as it was given, where it is resolved already. */
+  /** The policy as given, if it is resolved already. */
   readonly retry?: PolicyInput;
-  /** That of the task, resolved; it holds where the options have none. */
+  /** The resolved policy of the task, for options without one. */
   readonly policy?: Policy;
 }
 
@@ -118,7 +118,7 @@ export function toSubmitItem(request: SubmitRequest): SubmitItem {
 
 type PutOption<K extends OptionName> = (item: Mutable<SubmitItem>, checked: CheckedOption<K>) => void;
 
-/** What each option makes of the item. Those that are not here are for others to read. */
+/** How each option changes the item. Other options are read elsewhere. */
 const PUT: { readonly [K in OptionName]?: PutOption<K> } = {
   name(item, name) {
     item.name = name;
@@ -180,7 +180,7 @@ function isTaskOption(name: OptionName): name is (typeof TASK_OPTION_NAMES)[numb
   return TASK_OPTIONS.has(name);
 }
 
-/** Puts what the task, or what workers publish for its kind, says and the submit does not. The policy is resolved
+/** Sets the options that the task, or what workers publish for its kind, has and the submit does not. The policy is resolved
  *  elsewhere. */
 export function putDefaults(item: Mutable<SubmitItem>, defaults: TaskValues, given: TaskValues): void {
   for (const [name, checked] of checkedDefaults(defaults))
@@ -190,7 +190,7 @@ export function putDefaults(item: Mutable<SubmitItem>, defaults: TaskValues, giv
 type CheckedDefaults = readonly (readonly [keyof TaskValues, unknown])[];
 const defaultsOfTasks = new WeakMap<TaskValues, CheckedDefaults>();
 
-/** A task's options are checked once, and not for each of its jobs. */
+/** A task's options are checked once, not for each of its jobs. */
 function checkedDefaults(defaults: TaskValues): CheckedDefaults {
   let checked = defaultsOfTasks.get(defaults);
   if (checked === undefined) {
@@ -201,7 +201,7 @@ function checkedDefaults(defaults: TaskValues): CheckedDefaults {
   return checked;
 }
 
-/** Most submits give none of these: then all that is said of them is known, and made once. */
+/** Most submits have none of these options: then the sources depend on the task alone, and are made once. */
 function addSources(
   item: Mutable<SubmitItem>,
   taskOptions: TaskOptions | undefined,
@@ -230,14 +230,14 @@ function taskSources(options: TaskOptions): PolicySources | null {
   return sources;
 }
 
-/** Commands and requests are run by workers of ours, who have no defaults for them. */
+/** Commands and requests are run by our own executors, which have no defaults for them. */
 function isBuiltin(kind: string): boolean {
   return kind === exec.kind || kind === http.kind;
 }
 
 const taskPolicies = new WeakMap<AnyTask, Policy>();
 
-/** A task's policy, with the task's options checked: once. */
+/** A task's policy. Checks the task's options, once. */
 export function policyOf(task: AnyTask): Policy {
   let policy = taskPolicies.get(task);
   if (policy === undefined) {
@@ -260,7 +260,7 @@ export function checkTask(kind: string, options: TaskOptions): void {
 
 const inputPolicies = new WeakMap<object, Policy>();
 
-/** The same object given again, as in a loop of submits, is resolved once. */
+/** An object that is passed repeatedly, as in a loop of submits, is resolved once. */
 function resolved(input: PolicyInput): Policy {
   if (typeof input !== "object" || input === null) return resolvePolicy(input, "submit.retry");
   let policy = inputPolicies.get(input);
@@ -271,17 +271,17 @@ function resolved(input: PolicyInput): Policy {
   return policy;
 }
 
-// The inputs of the built-in kinds, checked at submit: a mistake in a command or a request is told where it is
-// submitted, not hours later where it would run.
+// The inputs of the built-in kinds, checked at submit: a mistake in a command or a request is reported where it is submitted,
+// not hours later where it would run.
 
-/** Of a task, or a kind by its name. A task of the user's own may have the name of a built-in kind, and any input. */
+/** Of a task, or of a kind by its name. A user's own task may have the name of a built-in kind, and any input. */
 export function checkBuiltin(task: AnyTask | string, input: unknown, upload?: string): void {
   if (typeof task === "string") checkBuiltinKind(task, input, upload);
   else if (task === exec || task === http) checkBuiltinKind(task.kind, input, upload);
   else if (upload !== undefined) throw uploadMisplaced(upload);
 }
 
-/** Of a kind by its name: who knows no more can mean only the built-in one. */
+/** Of a kind by its name: without a task it can only be the built-in one. */
 export function checkBuiltinKind(kind: string, input: unknown, upload?: string): void {
   if (kind === http.kind) checkHttpInput(input, "http");
   const stdinFile = kind === exec.kind ? checkExecInput(input, "exec").stdinFile : null;
@@ -300,9 +300,7 @@ function uploadMisplaced(upload: string): ConfigError {
   });
 }
 
-// What a submit of the library says, made into what the engine takes: the kind and defaults of its task, its input as
-// text.
-
+/** Converts a submit of the library: kind and defaults from its task, its input as text. */
 export function toItem(entry: SubmitEntry, namespace: string): SubmitItem {
   const { task, input, options = NO_OPTIONS } = checkEntry(entry);
   checkBuiltin(task, input, (options as SubmitOptions | null)?.upload); // options are checked below

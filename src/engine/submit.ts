@@ -1,5 +1,5 @@
-/** Submits jobs. Everything is checked here, at the door: behind it a job is storable, and a bad item of a list never
- *  costs its neighbours anything. */
+/** Submits jobs. Everything is checked here: what passes can be stored, and a bad item of a list never affects its
+ *  neighbours. */
 import { createHash } from "node:crypto";
 import { ConfigError, type ErrorCode, PerdureError, show } from "../core/errors.ts";
 import { RESOURCE_PREFIX } from "../core/input/resources.ts";
@@ -22,14 +22,14 @@ import {
 } from "./children/child-rules.ts";
 import { toEngineTime } from "./command.ts";
 import { LIMITS } from "./limits.ts";
-import { type ObservedJob, observed, tell } from "./observer.ts";
+import { notifyObserver, type ObservedJob, observed } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
 import type { SubmitAnswer, SubmitItem } from "./submit-item.ts";
 import { checkUpload, dropUploads } from "./upload.ts";
 
-/** Stores the items in lists of bounded length, so that a long one holds up neither this event loop nor the write lock; a
- *  store that works beside us stores one list while the next is made. When some of the lists cannot be stored, their
- *  items say so one by one: the others are there. */
+/** Stores the items in lists of bounded length, so that a long one blocks neither this event loop nor the write lock; a
+ *  store outside this process stores one list while the next is made. If some lists cannot be stored, each of their items
+ *  is refused; the other lists are stored. */
 export async function submit(
   parts: EngineParts,
   items: readonly SubmitItem[],
@@ -41,7 +41,7 @@ export async function submit(
   if (items.length <= together || client !== undefined) {
     return submitList(parts, items, await parentsOf(parts, items), client);
   }
-  // Once for all lists: a parent's room is shared by them.
+  // Once for all lists: they share the number of children that a parent may still have.
   const parents = await parentsOf(parts, items);
   const lists: (readonly SubmitItem[])[] = [];
   for (let from = 0; from < items.length; from += together) lists.push(items.slice(from, from + together));
@@ -50,7 +50,7 @@ export async function submit(
     const result = Promise.allSettled([submitList(parts, list, parents)]).then(([one]) => one);
     results.push(result);
     if (beside)
-      await nextTurn(parts.clock); // lets what was begun go out
+      await nextTurn(parts.clock); // lets the statement go out
     else if ((await result).status === "rejected" && results.length === 1) break;
   }
   return joined(lists, await Promise.all(results));
@@ -107,7 +107,7 @@ async function submitList(
   stored.forEach((answer, k) => {
     const i = places[k] as number;
     const upload = items[i]?.upload;
-    // The key names another job: what was uploaded is not needed. Refused for any other cause it stays, to be submitted again.
+    // The key belongs to another job: the upload is not needed. Refused for any other reason it is kept for another submit.
     const isNamed = answer.status === "exists" || answer.status === "conflict";
     if (upload !== undefined && isNamed && answer.id !== upload) unused.push(upload);
     if (answer.status === "inserted") {
@@ -125,15 +125,15 @@ async function submitList(
       answers[i] = refused(answer.code, answer.message);
     }
   });
-  // In somebody's transaction it is not known which jobs there will be: the pruner removes it.
+  // Within a caller's transaction it is unknown which jobs will exist: the pruner removes the upload.
   if (unused.length > 0 && client === undefined) await dropUploads(parts, unused);
-  // In somebody's transaction nothing is there yet: its commit tells everybody.
+  // Within a caller's transaction the jobs do not exist yet: its commit wakes waiting callers.
   if (inserted && client === undefined) {
     parts.hub.ready.fire();
     parts.hub.written.fire();
-    tell(parts, (observer) => observer.submitted?.(newJobs(jobs, stored)));
+    notifyObserver(parts, (observer) => observer.submitted?.(newJobs(jobs, stored)));
   }
-  for (const i of badly) answers[i] = await withNewStart(parts, items[i] as SubmitItem, answers[i] as SubmitAnswer);
+  for (const i of badly) answers[i] = await afterRedrive(parts, items[i] as SubmitItem, answers[i] as SubmitAnswer);
   return answers;
 }
 
@@ -143,7 +143,7 @@ function newJobs(jobs: readonly NewJob[], stored: readonly InsertAnswer[]): Obse
   );
 }
 
-/** Uploads that are not as their items say, by the place of the item; null where there are no uploads at all. */
+/** Uploads that do not match their items, by the index of the item; null if there are no uploads. */
 async function refusedUploads(
   parts: EngineParts,
   items: readonly SubmitItem[],
@@ -163,19 +163,19 @@ async function refusedUploads(
   return refusals;
 }
 
-/** A child that had ended badly, asked for again by a run of its parent. */
-async function withNewStart(parts: EngineParts, { parent }: SubmitItem, answer: SubmitAnswer): Promise<SubmitAnswer> {
+/** A child that had failed or was cancelled, submitted again by a later attempt of its parent. */
+async function afterRedrive(parts: EngineParts, { parent }: SubmitItem, answer: SubmitAnswer): Promise<SubmitAnswer> {
   if (answer.status !== "ok" || parent?.attempt == null) return answer;
   if (!(await redriveChildren(parts, { jobId: parent.id, attempt: parent.attempt }, [answer]))) return answer;
   const [row] = await parts.store.jobs([answer.id]);
   return row == null ? answer : { ...answer, state: row.state, chapter: row.chapter };
 }
 
-/** Together with what else is done in a transaction of the caller's. */
+/** Within the caller's transaction. */
 async function within(parts: EngineParts, client: TransactionClient, jobs: readonly NewJob[], now: number) {
   const { store } = parts;
   if (store.insertWithin === undefined) {
-    const problem = "requires PostgreSQL: jobs in SQLite are in another database than yours";
+    const problem = "requires PostgreSQL: jobs in SQLite are not in your database";
     throw new ConfigError({ path: "submit.client", given: "a client", problem });
   }
   const answers: InsertAnswer[] = [];
@@ -252,7 +252,7 @@ function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Pare
   };
 }
 
-/** The name that is made for a job without one, so that it can be searched for. Null where that is its kind. */
+/** The name made for a job without one, so that it can be searched for. Null if that is its kind. */
 function storedName(kind: string, annotations: SubmitItem["annotations"], payload: string): string | null {
   const isBuiltin = kind === "exec" || kind === "http";
   if (!isBuiltin && annotations === undefined) return null;
@@ -260,7 +260,7 @@ function storedName(kind: string, annotations: SubmitItem["annotations"], payloa
   return made === kind ? null : made;
 }
 
-/** Null where there are none. */
+/** Null without annotations. */
 function annotationText(annotations: Readonly<Record<string, string>>): string | null {
   const entries = Object.entries(annotations);
   if (entries.length === 0) return null;
@@ -288,7 +288,7 @@ function checkedPriority(value: number): number {
   throw new ConfigError({ path: "priority", given: value, allowed: "a whole number from 0 (first) to 9" });
 }
 
-/** An instant by the wall clock, as whoever gives one means it, on the engine's own. */
+/** Converts an instant by the wall clock to the engine's clock. */
 function wallInstant({ clock }: EngineParts, value: number, path: string): number {
   if (Number.isFinite(value) && value >= 0 && value <= 8.64e15) return toEngineTime(clock, Math.round(value));
   throw new ConfigError({ path, given: value, allowed: "an instant: a Date, or milliseconds since 1970 (UTC)" });
@@ -296,7 +296,7 @@ function wallInstant({ clock }: EngineParts, value: number, path: string): numbe
 
 function checkLabels(labels: Readonly<Record<string, string>>): void {
   const entries = Object.entries(labels);
-  // Resources travel as labels, but nobody gave them as such.
+  // Resources are stored as labels, but do not count as such.
   const count = entries.filter(([label]) => !label.startsWith(RESOURCE_PREFIX)).length;
   if (count > LIMITS.labels) {
     throw new ConfigError({ path: "labels", given: count, allowed: `at most ${LIMITS.labels} labels` });
@@ -320,9 +320,9 @@ function checkedPayload(payload: string): string {
     const message = `payload: over the limit of ${LIMITS.payloadBytes} bytes; store the data elsewhere and submit its address`;
     throw new PerdureError("invalid_payload", message, { path: "payload" });
   }
-  // Neither can be kept byte for byte; JSON has both as escapes.
+  // Neither can be stored byte for byte; JSON has escapes for both.
   if (!payload.isWellFormed() || payload.includes("\0")) {
-    const message = "payload: not JSON: it holds a NUL, or half of a surrogate pair, that is not escaped";
+    const message = "payload: not JSON: contains an unescaped NUL or half of a surrogate pair";
     throw new PerdureError("invalid_payload", message, { path: "payload" });
   }
   if (payload.length > LIMITS.jsonDepth && jsonDepth(payload) > LIMITS.jsonDepth) {
@@ -332,7 +332,7 @@ function checkedPayload(payload: string): string {
   return payload;
 }
 
-/** What its key is checked with: see `isSameBody`. */
+/** What a later submit with its key is compared with: see `isSameBody`. */
 function bodyHashes({ kind, payload, openQueue = false }: SubmitItem, queue: string): string {
   const own = bodyHash(kind, queue, payload);
   return openQueue && queue !== "default" ? `${bodyHash(kind, "default", payload)} ${own}` : own;

@@ -1,9 +1,9 @@
-/** The defaults that workers publish for their tasks. A submit by name takes from them what it does not give itself, so that
- *  it means the same as a submit of the task.
+/** The defaults that workers publish for their tasks. A submit by kind name takes its missing options from them, so that it
+ *  means the same as a submit of the task.
  *
- *  Those of the newest session count, a live one before one that has ended; a session that publishes nothing is passed over.
- *  Where none is known, for as long as sessions are kept, the preset holds. They are read once a second at most for each
- *  kind, so that a list of submits costs one read. */
+ *  Those of the newest session apply, of a live one before one that has ended; sessions that publish nothing are skipped. If no
+ *  kept session has any, the preset applies. They are read at most once a second for each kind, so that a list of submits
+ *  costs one read. */
 
 import type { Mutable } from "../core/check.ts";
 import { ConfigError } from "../core/errors.ts";
@@ -38,15 +38,15 @@ export class TaskDefaults {
     this.#clock = clock;
   }
 
-  /** A session was opened here: what it published counts at once. */
+  /** A session was opened here: what it published applies at once. */
   forget(): void {
     this.#known.clear();
   }
 
-  /** Fills in what items that name a kind leave open, once. They are changed in place: they are nobody else's. */
+  /** Fills in the missing options of items that name a kind, once. Changes them in place: they belong to this call. */
   async fill(items: readonly Mutable<SubmitItem>[]): Promise<void> {
     for (const item of items) {
-      // A kind that is not a valid name is refused later, with the place of its item.
+      // A kind that is not a valid name is refused later, with the index of its item.
       if (item.open == null || !isName(item.kind)) continue;
       const found = await this.#of(item.namespace ?? "default", item.kind);
       if (found !== null) fillOne(item, found);
@@ -80,12 +80,12 @@ function fillOne(item: Mutable<SubmitItem>, { options, policy, ...published }: P
   if (given.queue === undefined && options.queue !== undefined) item.openQueue = true;
   putDefaults(item, options, given);
   const { from } = chosenValues(given, options, named);
-  // A submit of a task to a server gives the task's values itself: then nothing was taken from what is published.
+  // A submit of a task to a server passes the task's values itself: then nothing was taken from the published ones.
   const isTaken = Object.keys(from).length > Object.keys(item.sources?.from ?? {}).length;
   item.sources = toSources(from, isTaken ? published : null);
 }
 
-/** What a worker publishes, checked as the options of a submit are. Only of kinds that it serves. */
+/** Checks what a worker publishes, as the options of a submit. Only kinds that it serves are allowed. */
 export function checkDefaults(
   defaults: Readonly<Record<string, TaskOptions>>,
   kinds: readonly string[],
@@ -102,7 +102,7 @@ export function checkDefaults(
     throw new ConfigError({
       path: "defaults",
       given: null,
-      problem: "the defaults of its tasks are too long",
+      problem: "too long",
       allowed,
     });
   }

@@ -42,23 +42,23 @@ async function bench() {
 }
 
 describe("an upload", () => {
-  it("becomes the job's, and its id the job's id", async () => {
+  it("belongs to the job, and its id becomes the job's id", async () => {
     const { engine, uploaded, submit } = await bench();
     const id = await uploaded("data");
     expect(await engine.readUpload(id)).toEqual(DATA);
     expect(await submit(id)).toMatchObject({ id, created: true });
-    await expect(engine.writeUpload(id, 0, bytes("else"))).rejects.toThrow(/no job was submitted with yet/);
-    expect(await submit(id)).toMatchObject({ message: expect.stringContaining("no job was submitted with yet") });
+    await expect(engine.writeUpload(id, 0, bytes("else"))).rejects.toThrow(/no job was submitted with/);
+    expect(await submit(id)).toMatchObject({ message: expect.stringContaining("no job was submitted with") });
     expect(await engine.readUpload(id)).toEqual(DATA);
   });
 
-  it("must hold what the input says", async () => {
+  it("must match the input", async () => {
     const { clock, engine, uploaded, submit } = await bench();
-    const wrong = "it holds other bytes";
+    const wrong = "its size or hash differs";
     expect(await submit(await uploaded("dat"))).toMatchObject({ message: expect.stringContaining(wrong) });
     expect(await submit(await uploaded("atad"))).toMatchObject({ message: expect.stringContaining(wrong) });
     expect(await submit(engine.newUpload())).toMatchObject({
-      message: expect.stringContaining("there is no such upload"),
+      message: expect.stringContaining("the upload does not exist"),
     });
     expect(await submit("../../etc")).toMatchObject({ path: "submit.upload" });
     const old = await uploaded("data");
@@ -67,7 +67,7 @@ describe("an upload", () => {
     await expect(engine.writeUpload(old, 4, bytes("more"))).rejects.toThrow(/over half an hour old/);
   });
 
-  it("is removed at once where the key names a job already", async () => {
+  it("is removed at once if a job already exists for the key", async () => {
     const { blobs, uploaded, submit } = await bench();
     const first = await uploaded("data");
     expect(await submit(first, "k")).toMatchObject({ id: first });
@@ -77,7 +77,7 @@ describe("an upload", () => {
     expect(await blobs.inputs("", 10)).toEqual([first]);
   });
 
-  it("stays its job's when the submit is repeated, at the same time or later: the key decides", async () => {
+  it("stays with its job when the submit is repeated, at the same time or later: the key decides", async () => {
     const { engine, uploaded, submit } = await bench();
     const id = await uploaded("data");
     const both = await Promise.all([submit(id, "k"), submit(id, "k")]);
@@ -90,7 +90,7 @@ describe("an upload", () => {
     expect(await engine.readUpload(id)).toEqual(DATA);
   });
 
-  it("that is not there any more is no matter where the key names a job", async () => {
+  it("that was removed does not matter if a job exists for the key", async () => {
     const { uploaded, submit } = await bench();
     const first = await uploaded("data");
     await submit(first, "k");
@@ -99,7 +99,7 @@ describe("an upload", () => {
       expect(await submit(vain, "k")).toMatchObject({ id: first, created: false });
   });
 
-  it("cannot have an id from the future, and one that does is removed", async () => {
+  it("with an id from the future is refused, and removed", async () => {
     const { clock, engine, blobs, submit } = await bench();
     const future = "job_7zzzzzzzzzzzzzzzzzzzzzzzzz";
     await expect(engine.writeUpload(future, 0, bytes("data"))).rejects.toThrow(/in the future/);

@@ -1,6 +1,6 @@
-/** Inputs that are too large for a payload, for commands to read as standard input. An upload is stored under an id that the
- *  job takes as its own when it is submitted: so it is durable before the submit is acknowledged, and is deleted with the job.
- *  What no job was submitted for is removed by the pruner. */
+/** Inputs that are too large for a payload, which commands read as standard input. An upload is stored under an id that becomes
+ *  the id of the job when it is submitted: so it is durable before the submit is acknowledged, and is deleted with the job.
+ *  The pruner removes uploads without a job. */
 import { createHash } from "node:crypto";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import { MAX_STDIN_BYTES, type StdinFile } from "../core/input/exec-input.ts";
@@ -8,20 +8,20 @@ import { isId, timeOfId } from "../lib/id.ts";
 import type { Blobs } from "../store/blobs.ts";
 import type { EngineParts } from "./parts.ts";
 
-/** The parts of the port that hold inputs: the file `stdin` of attempt 0. */
+/** Where inputs are stored: the file `stdin` of attempt 0. */
 const PLACE = [0, "stdin"] as const;
 
-/** An upload may be written and submitted with for so long, and is removed when twice that has passed: never one that is being submitted. */
+/** How long an upload may be written and submitted. It is removed after twice that time, so never while it is submitted. */
 const TAKEN_MS = 1_800_000;
 const KEPT_MS = 2 * TAKEN_MS;
-/** The clocks of servers may differ by so much. An id from later than that was made by none of them. */
+/** How far the clocks of servers may differ. No server made an id that is further in the future. */
 const AHEAD_MS = 300_000;
 
 export function newUpload({ newId }: EngineParts): string {
   return newId("job");
 }
 
-/** Puts bytes at an offset, durably. A repeated piece changes nothing; the answer is the size. */
+/** Writes bytes at an offset, durably. A repeated piece changes nothing; returns the size. */
 export async function writeUpload(
   parts: EngineParts,
   id: string,
@@ -47,26 +47,26 @@ async function* limited(source: AsyncIterable<Uint8Array>, offset: number): Asyn
   }
 }
 
-/** The input of a job that exists does not change any more. */
+/** The input of an existing job does not change. */
 function notFree(id: string): ConfigError {
-  const allowed = "the id of an upload that no job was submitted with yet";
+  const allowed = "the id of an upload that no job was submitted with";
   return new ConfigError({ path: "submit.upload", given: id, allowed });
 }
 
-/** An old one is refused for a write too: it may be removed at any moment, also while it is written. */
+/** A write to an old upload is refused too: it may be removed at any moment, even during the write. */
 function checkTime({ clock }: EngineParts, id: string): void {
   const [time, now] = [timeOfId(id), clock.now()];
   if (time > now + AHEAD_MS) {
-    const problem = "its time is in the future, so no server made it";
-    throw new ConfigError({ path: "submit.upload", given: id, allowed: "an id that createUpload answered", problem });
+    const problem = "its time is in the future";
+    throw new ConfigError({ path: "submit.upload", given: id, allowed: "an id that createUpload returned", problem });
   }
   if (time < now - TAKEN_MS) {
-    const problem = "it is over half an hour old, and about to be removed";
+    const problem = "it is over half an hour old and will be removed";
     throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of a new upload", problem });
   }
 }
 
-/** What lies there; null if nothing does. With a namespace, the input of a job of another one is not shown. */
+/** Size and hash of an upload; null if it does not exist. With a namespace, the input of a job in another one is not shown. */
 export async function readUpload(parts: EngineParts, id: string, namespace?: string): Promise<StdinFile | null> {
   if (!isId(id, "job")) return null;
   if (namespace !== undefined) {
@@ -84,7 +84,7 @@ export async function readUpload(parts: EngineParts, id: string, namespace?: str
   return { bytes, sha256: hash.digest("hex") };
 }
 
-/** What a submit says of its upload; the key as it is stored. */
+/** The upload of a submit, and what it must match; the key as stored. */
 export interface UploadClaim {
   readonly upload: string;
   readonly payload: string;
@@ -92,8 +92,8 @@ export interface UploadClaim {
   readonly key: string | null;
 }
 
-/** That the upload of a submit is there, whole, and what its input says. A submit that is repeated with its key finds its own
- *  job: the key then decides whether it is the same. */
+/** Checks that the upload of a submit exists, is complete and matches its input. A submit that is repeated with its key finds its
+ *  own job: the key then decides whether it is the same. */
 export async function checkUpload(parts: EngineParts, { upload: id, payload, ...claim }: UploadClaim): Promise<void> {
   if (!isId(id, "job")) throw notFree(id);
   const [job] = await parts.store.facts([id]);
@@ -104,31 +104,31 @@ export async function checkUpload(parts: EngineParts, { upload: id, payload, ...
   checkTime(parts, id);
   const found = await readUpload(parts, id);
   if (found === null && claim.key !== null) {
-    // A repeat, after it was removed because the key names another job.
+    // A repeat, after the upload was removed because the key belongs to another job.
     const { namespace, key } = claim;
     if ((await parts.store.find({ namespace, key, limit: 1 })).jobs.length > 0) return;
   }
   const { stdinFile } = JSON.parse(payload) as { stdinFile?: StdinFile };
   if (found !== null && found.bytes === stdinFile?.bytes && found.sha256 === stdinFile.sha256) return;
   const problem =
-    found === null ? "there is no such upload, or it was removed" : "it holds other bytes than stdinFile says";
+    found === null ? "the upload does not exist, or was removed" : "its size or hash differs from stdinFile";
   throw new ConfigError({ path: "submit.upload", given: id, allowed: "the id of an upload that is complete", problem });
 }
 
-/** Removes uploads that are not needed, but for those that a job was submitted with. */
+/** Removes uploads that are not needed, except those that a job was submitted with. */
 export async function dropUploads({ store, outputs, log }: EngineParts, ids: readonly string[]): Promise<void> {
   try {
     const found = await store.facts(ids);
     await outputs?.delete(ids.filter((_, i) => found[i] == null));
   } catch (error) {
-    // The jobs are stored all the same, and the pruner comes later.
+    // The jobs are stored anyway, and the pruner removes the uploads later.
     log("warn", `cannot remove the uploads ${ids.join(", ")}: ${String(error)}`);
   }
 }
 
 const PAGE = 100;
 
-/** Removes uploads that no job was submitted with. A round looks at a bounded number and the next goes on from there. */
+/** Removes uploads that no job was submitted with. A round checks a bounded number, and the next continues from there. */
 export class UploadSweep {
   #after = "";
 
@@ -150,5 +150,5 @@ export class UploadSweep {
 function filesOf({ outputs }: EngineParts): Pick<Blobs, "get" | "write"> {
   const { get, write } = outputs ?? {};
   if (get !== undefined && write !== undefined) return { get, write };
-  throw new PerdureError("wrong_state", "this engine keeps no files, so nothing can be uploaded to it");
+  throw new PerdureError("wrong_state", "this engine has no file storage, so it takes no uploads");
 }

@@ -4,7 +4,7 @@ import { openBench, openSession } from "../../test/kit.ts";
 const NOBODY = "job_01m7gekg9zevv9a6xvvwmt1v8g";
 
 describe("waiting for one of many jobs", () => {
-  it("tells those that ended in one report together, and leaves nobody waiting behind", async () => {
+  it("returns jobs that ended in one report together, and leaves no waiting caller behind", async () => {
     const bench = await openBench({ services: false });
     const ids = [await bench.submit("k"), await bench.submit("k"), await bench.submit("k")];
     const wanted = ids.map((id) => ({ id, chapter: 1 }));
@@ -36,7 +36,7 @@ describe("waiting for one of many jobs", () => {
     expect(await first).toEqual({ ended: [], missing: [] });
   });
 
-  it("names at once those of another namespace, those that are not there, and what is no id", async () => {
+  it("returns at once those in another namespace, those that do not exist, and invalid ids", async () => {
     const bench = await openBench({ services: false });
     const foreign = await bench.submit("k", { namespace: "other" });
     const wanted = [foreign, NOBODY, "x\0", await bench.submit("k")].map((id) => ({ id, chapter: 1 }));

@@ -1,4 +1,4 @@
-/** Waits until a job's chapter has ended, or one of many. */
+/** Waits until a job, or one of many, has ended. Each is awaited up to the end of one chapter: a redrive begins the next. */
 import { isOutage } from "../core/errors.ts";
 import { isTerminal } from "../core/job/job.ts";
 import { isId } from "../lib/id.ts";
@@ -7,7 +7,7 @@ import { jobNotFound } from "./command.ts";
 import { DEFAULTS } from "./limits.ts";
 import type { EngineParts } from "./parts.ts";
 
-/** The job once it has ended in this chapter or gone on to a later one; null when time is up or aborted. */
+/** The job once it has ended in this chapter or is in a later one; null on timeout or abort. */
 export async function waitForEnd(
   parts: EngineParts,
   jobId: string,
@@ -16,7 +16,7 @@ export async function waitForEnd(
 ): Promise<JobRow | null> {
   const { store, clock, hub } = parts;
   const { timeoutMs, signal } = options;
-  // Monotonic: a jump of the wall clock is no waiting.
+  // Monotonic: a jump of the wall clock does not count as waiting.
   const until = timeoutMs === null ? Number.POSITIVE_INFINITY : clock.monotonic() + timeoutMs;
   /** An outage of the store is waited out. */
   async function read(id: string): Promise<JobRow | null | "away"> {
@@ -40,8 +40,8 @@ export async function waitForEnd(
       if (job !== "away" && (job.chapter > chapter || isTerminal(job.state))) return job;
       const left = until - clock.monotonic();
       if (left <= 0 || signal?.aborted) return null;
-      // Whoever ends it here, or the engine's look-out, calls; this is for the process to live on, and to be sure.
-      const ms = Math.min(left, job === "away" ? DEFAULTS.poll : DEFAULTS.lookAgain);
+      // Its end in this process, or the change poller, wakes this. The timer keeps the process alive, and is the fallback.
+      const ms = Math.min(left, job === "away" ? DEFAULTS.poll : DEFAULTS.recheckEvery);
       cancel = clock.after(ms, wake, { recheck: ms < left });
       signal?.addEventListener("abort", wake, { once: true });
       await woken;
@@ -53,7 +53,7 @@ export async function waitForEnd(
   }
 }
 
-/** Rows that are read at a time: each may hold two megabytes, and little of it is wanted. */
+/** Rows per read: each may hold two megabytes, of which little is needed. */
 const ROWS = 50;
 
 export interface WaitForAnyOptions {
@@ -62,9 +62,9 @@ export interface WaitForAnyOptions {
   readonly signal?: AbortSignal;
 }
 
-/** Those of many jobs that have ended in their chapter or gone on to a later one, and those that are not there, or in
- *  another namespace. Waits until there is at least one such job, up to `timeoutMs`. All of them are read once; after that
- *  only those that somebody says have ended. It does not see one pruned while it waits: the next call does. */
+/** Those of many jobs that have ended in their chapter or are in a later one, and those that do not exist or are in another
+ *  namespace. Waits until there is at least one, up to `timeoutMs`. Reads all of them once, after that only those reported as
+ *  ended. A job that is pruned while it waits is found by the next call. */
 export async function waitForAny(
   { store, clock, hub }: EngineParts,
   jobs: readonly { readonly id: string; readonly chapter: number }[],
@@ -76,16 +76,16 @@ export async function waitForAny(
   const ended: string[] = [];
   const missing = [...chapters.keys()].filter((id) => !isId(id, "job"));
   for (const id of missing) chapters.delete(id);
-  const news = new Set<string>();
+  const reported = new Set<string>();
   let wake: () => void = () => {};
   const forget = [...chapters.keys()].map((id) =>
     hub.onEnd(id, () => {
-      news.add(id);
+      reported.add(id);
       wake();
     }),
   );
 
-  async function look(ids: readonly string[]): Promise<void> {
+  async function read(ids: readonly string[]): Promise<void> {
     for (let from = 0; from < ids.length; from += ROWS) {
       const some = ids.slice(from, from + ROWS);
       (await store.jobs(some)).forEach((job, i) => {
@@ -97,7 +97,7 @@ export async function waitForAny(
   }
 
   try {
-    await look([...chapters.keys()]);
+    await read([...chapters.keys()]);
     for (;;) {
       const left = until - clock.monotonic();
       if (ended.length + missing.length > 0 || left <= 0 || signal?.aborted) return { ended, missing };
@@ -109,11 +109,11 @@ export async function waitForAny(
           resolve();
         };
         signal?.addEventListener("abort", wake);
-        if (news.size > 0) wake();
+        if (reported.size > 0) wake();
       });
-      const ids = [...news]; // those that ended in one report have all been told by now
-      news.clear();
-      await look(ids);
+      const ids = [...reported]; // has all that ended in one report
+      reported.clear();
+      await read(ids);
     }
   } finally {
     for (const call of forget) call();

@@ -272,7 +272,7 @@ describe.each(
     it.each([
       [[], 2, "which jobs?"],
       [["x"], 1, 'there is no job with the id or the name "x"'],
-      [["job_01m7gekg9zevv9a6xvvwmt1v8g"], 1, "no job has the id"],
+      [["job_01m7gekg9zevv9a6xvvwmt1v8g"], 1, "job job_01m7gekg9zevv9a6xvvwmt1v8g does not exist"],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--timeout", "5"], 2, "--timeout: got"],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--json", "--quiet"], 2, "--json and --quiet"],
     ])("refuses %j in one line", async (argv, code, line) => {

@@ -43,7 +43,7 @@ describe("logs", () => {
   it.each([
     [["logs"], 2, /^perdure logs: which job\?/],
     [["logs", "x"], 1, /^perdure logs: there is no job with the id or the name "x"/],
-    [["logs", UNKNOWN], 1, /^perdure logs: no job has the id/],
+    [["logs", UNKNOWN], 1, /^perdure logs: job \S+ does not exist/],
     [["logs", "ID", "--attempt", "9"], 1, /has no attempt 9; see `perdure get job_/],
     [["logs", "ID", "--attempt", "0"], 2, /--attempt: got "0"; must be a whole number from 1/],
     [["logs", "ID", "--stdout", "--stderr"], 2, /--stdout and --stderr cannot be used together/],

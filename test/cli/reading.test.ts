@@ -262,7 +262,7 @@ describe("a job that is not there", () => {
     const said = {
       code: 1,
       stdout: "",
-      stderr: `perdure ${command}: no job has the id ${UNKNOWN}, or it was pruned\n`,
+      stderr: `perdure ${command}: job ${UNKNOWN} does not exist, or it was pruned\n`,
     };
     expect(await ask([command, UNKNOWN])).toEqual(said);
     expect(await ask([command, UNKNOWN, "--json"])).toEqual(said);

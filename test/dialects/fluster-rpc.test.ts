@@ -359,7 +359,7 @@ describe("TerminateJob", () => {
     await work();
     expect(await ended("done")).toMatchObject({ state: "JOB_STATE_SUCCEEDED" });
     await rpc("TerminateJob", { jobId: "done" });
-    await engine.sweepKin();
+    await engine.sweepChildren();
     expect(await status("done")).toMatchObject({ state: "JOB_STATE_SUCCEEDED" });
     expect(await ended("done/left")).toMatchObject({ state: "JOB_STATE_KILLED" });
   });

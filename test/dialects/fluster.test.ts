@@ -57,7 +57,7 @@ async function openController(store: StoreName, fluster = DIALECT_DEFAULTS.flust
     },
     async terminate(id: string) {
       await stage.engine.command(id, { kind: "cancel", by: "someone" });
-      await stage.engine.sweepKin();
+      await stage.engine.sweepChildren();
     },
     async play(id: string, ...plays: Play[]) {
       const delays: number[] = [];
@@ -463,7 +463,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       expect(await controller.status(child)).toMatchObject({ parent_job_id: parent, state: "PENDING" });
       await controller.terminate(parent);
       await started.end({ signal: "SIGTERM" });
-      await controller.engine.sweepKin();
+      await controller.engine.sweepChildren();
       const states = await Promise.all([parent, child, grandchild, other].map(controller.status));
       expect(states.map(({ state }) => state)).toEqual(["KILLED", "KILLED", "KILLED", "PENDING"]);
     });

@@ -222,7 +222,7 @@ class RealStage implements Stage {
     // A claim passes over a row that somebody looks at this moment: what wakes a parent, and the sweep, may do so both.
     let claimed = await claim();
     for (let tries = 1; claimed === undefined && tries < 20; tries++) {
-      await this.engine.sweepKin();
+      await this.engine.sweepChildren();
       claimed = await claim();
     }
     if (claimed?.id !== id) {
@@ -286,7 +286,7 @@ class RealStage implements Stage {
   /** The job after an attempt. A parent goes on a moment later than the report that lets it: that moment is over. */
   async #after(id: string): Promise<JobInfo> {
     const { parentId, state } = await this.job(id);
-    if (parentId !== null || state === "blocked") await this.engine.sweepKin();
+    if (parentId !== null || state === "blocked") await this.engine.sweepChildren();
     return this.job(id);
   }
 
@@ -322,7 +322,7 @@ class RealStage implements Stage {
     const target = this.clock.now() + ms;
     while (this.clock.now() < target) await this.#step(target);
     await this.engine.reap();
-    if (ms > 0) await this.engine.sweepKin();
+    if (ms > 0) await this.engine.sweepChildren();
   }
 
   /** On to the next instant at which something could happen. While an attempt runs or is given up, in steps as short as the
@@ -349,7 +349,7 @@ class RealStage implements Stage {
     const job = await this.job(id);
     if (job.state === "queued") {
       if (job.runAt > this.clock.now()) await this.advance(job.runAt - this.clock.now());
-    } else if (job.state === "blocked") await this.engine.sweepKin();
+    } else if (job.state === "blocked") await this.engine.sweepChildren();
     const due = await this.job(id);
     if (due.state !== "queued")
       throw new Error(`${id} cannot be run: it is ${due.state} (${due.reason ?? "no reason"})`);

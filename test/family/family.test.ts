@@ -55,7 +55,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     );
     const { text } = await job.explain();
     expect(text).toMatch(/ended after .* to wait for 3 children/);
-    expect(text).toContain("All that it waited for had ended");
+    expect(text).toContain("All jobs it waited for had ended");
   });
 
   it("is told of a child's failure with its reason, and may try another way", async () => {
@@ -270,7 +270,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
       const { id } = await perdure.submit("nobody");
       const retry = { preset, maxAttempts: 3, backoff: { initial: 1 } };
       const job = await perdure.submit(stranger, id, { retry });
-      await expect(job.result()).rejects.toMatchObject({ reason: "rejected", message: /is no child of/ });
+      await expect(job.result()).rejects.toMatchObject({ reason: "rejected", message: /is not a child of/ });
       expect(await job.get()).toMatchObject({ attempt: 1 });
     },
   );

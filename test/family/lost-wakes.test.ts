@@ -71,11 +71,11 @@ describe("a job that waits for what cannot come", () => {
     const bench = await openBench();
     const stranger = await bench.submit("child");
     for (const [children, said] of [
-      [(id: string) => [id], "no child of this job"],
-      [() => [stranger], `it waits for ${stranger}, which is no child of this job`],
-      [() => ["no job"], "it waits for no job, which is no child of this job"],
-      [() => [], "it waits, but for nobody"],
-      [() => Array.from({ length: 1_001 }, (_, i) => `job_${i}`), "no child of this job"],
+      [(id: string) => [id], "is not a child of this job"],
+      [() => [stranger], `waitFor(): ${stranger} is not a child of this job`],
+      [() => ["no job"], "waitFor(): no job is not a child of this job"],
+      [() => [], "waitFor() got no children"],
+      [() => Array.from({ length: 1_001 }, (_, i) => `job_${i}`), "is not a child of this job"],
     ] as const) {
       const end = await waiting(bench, children);
       expect(end).toMatchObject({ state: "failed", reason: "rejected", outcome: "failed" });
@@ -107,7 +107,7 @@ describe("a job that waits for what cannot come", () => {
     }
     expect(await wait(5)).toMatchObject({ state: "failed", reason: "rejected" });
     expect((await bench.attempts(parents))[4]?.failure?.message).toBe(
-      "it waits again and again for children that had ended before this run began",
+      "waitFor() was called repeatedly for children that had ended before this attempt started",
     );
     // Waits of an earlier chapter prove nothing.
     await bench.engine.command(parents, { kind: "redrive" });
@@ -126,11 +126,11 @@ describe("a parent that is redriven while its cancel is still on its way", () =>
     lost.mockRestore();
     await bench.engine.command(id, { kind: "redrive" });
     const fresh = await bench.submit("child", { parent: { id, attempt: null } });
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     expect([(await bench.job(old)).state, (await bench.job(fresh)).state]).toEqual(["queued", "queued"]);
     // A second cancel means all of them.
     await bench.engine.command(id, { kind: "cancel" });
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     expect([(await bench.job(old)).state, (await bench.job(fresh)).state]).toEqual(["cancelled", "cancelled"]);
     expect(await bench.store.children.cascades(10)).toEqual([]);
   });
@@ -152,7 +152,7 @@ describe("a cancel that was on its way when parent and child were given a new st
       await bench.engine.command(child, { kind: "redrive" });
       return amend(...given);
     });
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     expect(asked).toHaveBeenCalled();
     expect(await bench.job(child)).toMatchObject({ state: "queued", chapter: 2, cancelRequestedAt: null });
   });

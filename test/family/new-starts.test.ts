@@ -30,7 +30,7 @@ async function family(bench: Bench) {
 async function redriven(bench: Bench) {
   const { id, child, session } = await family(bench);
   await bench.engine.command(id, { kind: "cancel" });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect((await bench.job(child)).state).toBe("cancelled");
   await bench.engine.command(id, { kind: "redrive" });
   return { id, child, ...(await run(bench, session)) };
@@ -41,11 +41,11 @@ describe("a run whose cancel was asked for", () => {
     const bench = await openBench({ services: false });
     const { id, child, held } = await redriven(bench);
     await bench.engine.command(id, { kind: "cancel" });
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     // Its worker has not heard of it yet.
     expect((await bench.engine.submitChild(held, item)).id).toBe(child);
     expect((await bench.engine.awaitedChildren(held, [child]))[0]?.state).toBe("cancelled");
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     expect((await bench.job(child)).state).toBe("cancelled");
   });
 
@@ -55,7 +55,7 @@ describe("a run whose cancel was asked for", () => {
     await bench.engine.command(id, { kind: "cancel" });
     await report({ kind: "interrupted" });
     expect((await bench.job(id)).state).toBe("cancelled");
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     await bench.engine.submitChild(held, item);
     expect((await bench.job(child)).state).toBe("cancelled");
   });
@@ -74,7 +74,7 @@ describe("a run whose cancel was asked for", () => {
     const asked = bench.engine.submitChild(held, item);
     await looked.passed;
     await bench.engine.command(id, { kind: "cancel" });
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     goOn.open();
     await asked;
     expect(await bench.store.children.cascades(10)).toEqual([]);
@@ -132,7 +132,7 @@ describe("a child that was cancelled with its parent and ends after the parent's
     const { id, child, session } = await family(bench);
     const stopping = await run(bench, await bench.engine.openSession({ ...request, kinds: ["child"] }));
     await bench.engine.command(id, { kind: "cancel" });
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     await bench.engine.command(id, { kind: "redrive" });
     const { held } = await run(bench, session);
     const facts = bench.store.facts.bind(bench.store);
@@ -190,7 +190,7 @@ describe("a child that went on through its parent's new start", () => {
       await report({ kind: "completed", result: "1" });
       return amend(...given);
     });
-    await bench.engine.sweepKin();
+    await bench.engine.sweepChildren();
     expect([(await bench.job(id)).state, (await bench.job(child)).state]).toEqual(["succeeded", "queued"]);
   });
 });

@@ -28,7 +28,7 @@ it("a cancel is passed on however many others were taken back", async () => {
   expect(await bench.store.children.cascades(1_000)).toEqual([]);
   const [last] = await families(bench, 1);
   await bench.engine.command(last?.parent ?? "", { kind: "cancel" });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect((await bench.job(last?.child ?? "")).state).toBe("cancelled");
   expect((await bench.job(many[0]?.child ?? "")).state).toBe("queued");
 });
@@ -78,7 +78,7 @@ it("a cancel reaches those who live below children that have ended, and says not
   await hold(bench, "running");
   const before = [await bench.job(upper), await bench.job(lower)];
   await bench.engine.command(parent, { kind: "cancel" });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect([await stateOf(bench, parent), await stateOf(bench, left)]).toEqual(["cancelled", "cancelled"]);
   expect(await bench.job(running)).toMatchObject({ state: "running", cancelRequestedAt: expect.any(Number) });
   expect([await bench.job(upper), await bench.job(lower)]).toEqual(before);
@@ -88,7 +88,7 @@ it("a cancel reaches those who live below children that have ended, and says not
   // It is over: nothing is left to be done, and nothing is written again.
   expect(await bench.store.children.cascades(10)).toEqual([]);
   const seq = await bench.store.events.lastSeq();
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect(await bench.store.events.lastSeq()).toBe(seq);
 });
 
@@ -107,7 +107,7 @@ it("a cancel goes through more ended children than one page has", async () => {
   const left = await below("left", middle);
   for (let i = 0; i < 5; i++) await end(bench, "middle");
   await bench.engine.command(parent, { kind: "cancel" });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   const states = (await bench.store.facts(left)).map((job) => job?.state);
   expect(states).toEqual(left.map(() => "cancelled"));
   expect(await bench.store.children.cascades(10)).toEqual([]);
@@ -124,7 +124,7 @@ it("a cancel that was taken back does not reach those below ended children any m
     if (page.jobs.some(({ jobId }) => jobId === left)) await bench.engine.command(parent, { kind: "redrive" });
     return page;
   });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect([await stateOf(bench, parent), await stateOf(bench, left)]).toEqual(["queued", "queued"]);
   expect(await bench.store.children.cascades(10)).toEqual([]);
 });
@@ -139,11 +139,11 @@ it("an ended child that is given a new start while a cancel is passed on is canc
     if (query.parentId === lower) await bench.engine.command(lower, { kind: "redrive" });
     return page;
   });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["queued", "queued"]);
   expect(await bench.store.children.cascades(10)).toEqual([parent]); // it is not done yet
   looked.mockRestore();
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["cancelled", "cancelled"]);
   expect(await stateOf(bench, upper)).toBe("failed");
   expect(await bench.store.children.cascades(10)).toEqual([]);
@@ -161,7 +161,7 @@ it("a child that ends in the moment it is to be asked leaves nobody behind", asy
     if (query.parentId === parent) await end(bench, "child");
     return page;
   });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect([await stateOf(bench, child), await stateOf(bench, left)]).toEqual(["failed", "cancelled"]);
   expect(await bench.store.children.cascades(10)).toEqual([]);
 });
@@ -170,7 +170,7 @@ it("a cancel of a job that has ended reaches nobody", async () => {
   const bench = await openBench({ services: false });
   const { upper, left } = await withEndedBetween(bench);
   expect(await bench.engine.command(upper, { kind: "cancel" })).toMatchObject({ changed: false });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect(await stateOf(bench, left)).toBe("queued");
 });
 
@@ -196,7 +196,7 @@ it("a parent is woken while a long cancel is being passed on, and other cancels 
   hold.open();
   await bench.engine.command(other?.parent ?? "", { kind: "cancel" });
   await bench.settled();
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   for (const one of [big, other]) expect((await bench.job(one?.child ?? "")).state).toBe("cancelled");
 });
 
@@ -225,7 +225,7 @@ it("a wake that was lost is found by the next sweep, however many parents wait",
   await bench.store.amend([command], now, (job, asked) => decideCommand(job, asked, now));
   const last = held.at(-1)?.id ?? "";
   expect((await bench.job(last)).state).toBe("blocked");
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect((await bench.job(last)).state).toBe("queued");
 });
 
@@ -239,8 +239,8 @@ it("a cancel reaches all children, also where files of one cannot be removed", a
   const engine = new Engine(parts as unknown as ConstructorParameters<typeof Engine>[0]);
   const some = await families(bench, 10);
   for (const { parent } of some) await engine.command(parent, { kind: "cancel" });
-  await engine.sweepKin();
+  await engine.sweepChildren();
   await engine.stop();
   for (const { child } of some) expect((await bench.job(child)).state).toBe("cancelled");
-  expect(told[0]).toMatch(/^cannot tidy up behind job_.*EACCES/);
+  expect(told[0]).toMatch(/^cannot remove leftover files of job_.*EACCES/);
 });

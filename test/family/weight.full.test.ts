@@ -39,7 +39,7 @@ it("a cancel is passed on without a payload being read", async () => {
   const { id, children } = await heavyFamily(bench);
   const read = weigh(bench);
   await bench.engine.command(id, { kind: "cancel" });
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect(read.heavy).toBe(1); // of the parent, for whoever gave the command
   vi.restoreAllMocks();
   const states = (await bench.store.facts(children)).map((job) => job?.state);
@@ -60,7 +60,7 @@ it("a wait is judged, and ended, without a payload being read", async () => {
   const now = bench.clock.now();
   const commands = children.map((jobId) => ({ jobId, command: { kind: "cancel" } as const }));
   await bench.store.amend(commands, now, (job, command) => decideCommand(job, command, now));
-  await bench.engine.sweepKin();
+  await bench.engine.sweepChildren();
   expect((await bench.store.facts([id]))[0]?.state).toBe("queued");
   expect(read.heavy).toBe(0);
 });

@@ -11,22 +11,19 @@ import { submit } from "../submit.ts";
 import type { SubmitItem } from "../submit-item.ts";
 import { type ParentAttempt, redriveChildren } from "./cascade.ts";
 
-// Children as their parent sees them, with what they were given and what they gave. That may be two megabytes each,
-// so few are read at a time, and a page ends when there is enough.
-
 /** About eight megabytes, as JSON. */
 const PAGE_CHARS = 8_000_000;
-/** Rows that are read at a time: few, and more after light ones. The next may all be as heavy as can be, and a page must still
- *  fit into one reply. */
+/** Rows per read: few, and more after small ones. The next ones may all have the maximum size, and a page must still fit into
+ *  one reply. */
 const FEW = 4;
 const MOST = 20;
 const LIGHT = 100_000;
-/** Of a child without its bodies, about. */
+/** Size of a child without payload and result, about. */
 const FRAME = 300;
 
 export interface ChildPage {
   readonly children: ChildState[];
-  /** The place to go on from; null after the last. */
+  /** The cursor of the next page; null after the last. */
   readonly next: string | null;
 }
 
@@ -47,7 +44,7 @@ export async function childPage(store: Store, parentId: string, from: string | n
   return { children, next };
 }
 
-/** Those named, from the first on, until there is enough. All of them must be children of this job. */
+/** The named children, from the first on, until the page is full. All of them must be children of this job. */
 async function namedPage(store: Store, parentId: string, ids: readonly string[]): Promise<ChildState[]> {
   const children: ChildState[] = [];
   let limit = FEW;
@@ -67,10 +64,10 @@ function nextLimit(limit: number, added: number): number {
 }
 
 function throwNotAChild(parentId: string, id: string | undefined): never {
-  throw new PerdureError("job_not_found", `${show(id)} is no child of ${parentId}, or it was pruned`);
+  throw new PerdureError("job_not_found", `${show(id)} is not a child of ${parentId}, or was pruned`);
 }
 
-/** The answer is about how much text was added. */
+/** Returns about how many characters were added. */
 async function addStates(store: Store, rows: readonly JobRow[], to: ChildState[]): Promise<number> {
   const badly = rows.filter(({ state }) => state === "failed" || state === "cancelled").map(({ id }) => id);
   const found = badly.length === 0 ? [] : await store.children.failures(badly);
@@ -95,10 +92,10 @@ function stateOf(row: JobRow, failure: Failure | null): ChildState {
   };
 }
 
-// Children of a running attempt: submitted under its lock, and looked at by it. For workers in this process, for
-// those of a server, and for whoever shows a job's own token.
+// Children of a running attempt, submitted and read by it: for workers in this process, workers of a server, and callers with a
+// job's own token.
 
-/** The item without its parent: that is the one who asks. */
+/** The parent of the item is the calling attempt. */
 export async function submitChild(
   parts: EngineParts,
   { jobId, attempt, namespace }: Pick<HeldParent, "jobId" | "attempt" | "namespace">,
@@ -110,7 +107,7 @@ export async function submitChild(
   return { id, created };
 }
 
-/** All children of a job, oldest first: for a handler in this process, which asked for all of them. */
+/** All children of a job, oldest first, for a handler in this process. */
 export async function childStates({ store }: EngineParts, parentId: string): Promise<ChildState[]> {
   const all: ChildState[] = [];
   let next: string | null = null;
@@ -122,65 +119,66 @@ export async function childStates({ store }: EngineParts, parentId: string): Pro
   return all;
 }
 
-/** Children whose ends a run waits for: as many as make a page, from the first on. */
+/** Children that an attempt waits for: a page of them, from the first on. */
 export async function awaitedPage(
   parts: EngineParts,
-  run: ParentAttempt,
+  attempt: ParentAttempt,
   ids: readonly string[],
 ): Promise<ChildState[]> {
-  const judged: CheckedChildren = new Set();
-  await redriveAwaited(parts, run, ids, judged);
-  return pageOf(parts, run, ids, judged);
+  const checked: CheckedChildren = new Set();
+  await redriveAwaited(parts, attempt, ids, checked);
+  return pageOf(parts, attempt, ids, checked);
 }
 
 /** All of them. */
 export async function awaitedStates(
   parts: EngineParts,
-  run: ParentAttempt,
+  attempt: ParentAttempt,
   ids: readonly string[],
 ): Promise<ChildState[]> {
-  const judged: CheckedChildren = new Set();
-  await redriveAwaited(parts, run, ids, judged);
+  const checked: CheckedChildren = new Set();
+  await redriveAwaited(parts, attempt, ids, checked);
   const all: ChildState[] = [];
   while (all.length < ids.length) {
-    for (const child of await pageOf(parts, run, ids.slice(all.length), judged)) all.push(child);
+    for (const child of await pageOf(parts, attempt, ids.slice(all.length), checked)) all.push(child);
   }
   return all;
 }
 
-/** Those of whom it is known whether they have a right to a new start. If they had, they got it, and how they end after that
- *  is for the parent to judge. */
+/** Ended children that were checked for a redrive, and redriven if they are due one. How they end after that is for the parent to
+ *  handle. */
 type CheckedChildren = Set<string>;
 
-/** Between the look that judges and the one that is shown a child may end. It is judged then, and read again. */
+/** A child may end between the check and the read of the page. It is checked then, and read again. */
 async function pageOf(
   parts: EngineParts,
-  run: ParentAttempt,
+  attempt: ParentAttempt,
   ids: readonly string[],
-  judged: CheckedChildren,
+  checked: CheckedChildren,
 ): Promise<ChildState[]> {
   for (;;) {
-    const page = await namedPage(parts.store, run.jobId, ids);
-    const late = page.filter((child) => endedBadly(child) && !judged.has(child.id));
+    const page = await namedPage(parts.store, attempt.jobId, ids);
+    const late = page.filter((child) => endedBadly(child) && !checked.has(child.id));
     if (late.length === 0) return page;
     const again = late.map(({ id }) => id);
-    await redriveAwaited(parts, run, again, judged);
+    await redriveAwaited(parts, attempt, again, checked);
   }
 }
 
-/** One that was asked for again while it was still stopping gets its new start here: when it was submitted again, it had not
- *  ended. */
+/** A child that was submitted again while it was still stopping is redriven here: at its submit it had not ended. */
 async function redriveAwaited(
   parts: EngineParts,
-  run: ParentAttempt,
+  attempt: ParentAttempt,
   ids: readonly string[],
-  judged: CheckedChildren,
+  checked: CheckedChildren,
 ): Promise<void> {
   const found = await parts.store.facts(ids);
-  const children = found.map((job, i) => (job?.parentId === run.jobId ? job : throwNotAChild(run.jobId, ids[i])));
+  const children = found.map((job, i) =>
+    job?.parentId === attempt.jobId ? job : throwNotAChild(attempt.jobId, ids[i]),
+  );
   const badly = children.filter(endedBadly);
-  await redriveChildren(parts, run, badly);
-  for (const { id } of badly) judged.add(id);
+  await redriveChildren(parts, attempt, badly);
+  for (const { id } of badly) checked.add(id);
 }
 
 function endedBadly({ state }: Pick<ChildState, "state">): boolean {

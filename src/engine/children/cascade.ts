@@ -11,18 +11,17 @@ import type { EngineParts } from "../parts.ts";
 import { eachEvent } from "../read-job.ts";
 import { tidyOutputs } from "../settle.ts";
 
-// Passes a cancel on to the children, level by level: those that were asked may be parents. Each list of children is
-// asked under the lock of their parent. A parent that was given a new start meanwhile is cancelled no more, and its
-// children stay as they are. A child that has ended is asked nothing, but those below it are: it may have left
-// children behind. It gets no event, and nothing is noted of it: until all below it are done, it is the cancelled job
-// above that stays among the cascades.
+// Passes a cancel on to the children, level by level, since they may be parents too. Each list of children is cancelled under
+// the lock of their parent. If the parent was redriven meanwhile, its cancel no longer applies and its children stay as they
+// are. A child that has ended gets no cancel and no event, but its children do. Until all of them are done, the cancelled job
+// at the top stays in the list of cascades.
 
 const CASCADE_BATCH = 200;
-/** Parents at a time: one with ten thousand children does not hold up the others. Few enough that claims and reports find
- *  connections of the store beside them. */
+/** Concurrent parents: one with ten thousand children does not delay the others. Few enough that claims and reports still
+ *  get connections of the store. */
 const PARENTS_AT_ONCE = 4;
 
-/** All that are due. One that is still there after it was passed on is for the next time. */
+/** All that are due. A cascade that remains after its pass is done by the next call. */
 export async function cascadeCancels(parts: EngineParts, isStopped: () => boolean): Promise<void> {
   const done = new Set<string>();
   for (;;) {
@@ -44,33 +43,33 @@ async function cascadeEach(parts: EngineParts, parents: Iterator<string>, isStop
   }
 }
 
-/** False: somewhere below the cancel does not stand any more, because somebody was given a new start while we were at it. Then
- *  it is to be looked at again: whoever lives now is to be asked himself. */
+/** False: somewhere below, the cancel no longer applies, because a job was redriven meanwhile. Then it must be checked again:
+ *  that job is live now and needs a cancel of its own. */
 async function cancelBelow(parts: EngineParts, parentId: string): Promise<boolean> {
   let isWhole = true;
   let after: number | null = null;
   do {
     const page: Reachable = await parts.store.children.reachable({ parentId, after, limit: CASCADE_BATCH });
     const over = page.jobs.filter(({ isOver }) => isOver).map(({ jobId }) => jobId);
-    const living = page.jobs.filter(({ isOver }) => !isOver).map(({ jobId }) => jobId);
-    const late = living.length === 0 ? [] : await cancelAll(parts, parentId, living);
+    const live = page.jobs.filter(({ isOver }) => !isOver).map(({ jobId }) => jobId);
+    const late = live.length === 0 ? [] : await cancelAll(parts, parentId, live);
     if (late === null) return false;
-    // One after the other: what is kept in memory is a page of each generation.
+    // One after another: memory holds one page of each level.
     for (const id of [...over, ...late]) if (!(await cancelBelow(parts, id))) isWhole = false;
     after = page.next;
   } while (after !== null);
   return isWhole;
 }
 
-/** The answer is those that had ended before they could be asked; null where the cancel does not stand any more. */
+/** Returns those that had ended before; null if the cancel no longer applies. */
 async function cancelAll(parts: EngineParts, parentId: string, ids: readonly string[]): Promise<string[] | null> {
   const { store, clock, hub } = parts;
   const command: Command = { kind: "cancel", by: actorOfParent(parentId) };
   const now = clock.now();
-  let stands = true;
+  let applies = true;
   const decide: DecideCommand = (job, asked, parent) => {
-    stands = parent === null || parent.isCancelled;
-    return stands ? decideCommand(job, asked, now) : { kind: "noop", message: "its parent was given a new start" };
+    applies = parent === null || parent.isCancelled;
+    return applies ? decideCommand(job, asked, now) : { kind: "noop", message: "its parent was redriven" };
   };
   const commands = ids.map((jobId) => ({ jobId, command }));
   const answers = await store.amend(commands, now, decide, parentId);
@@ -80,14 +79,14 @@ async function cancelAll(parts: EngineParts, parentId: string, ids: readonly str
     parts,
     answers.flatMap((answer) => (answer.status === "applied" ? [answer.job] : [])),
   );
-  return stands ? answers.flatMap(endedBefore) : null;
+  return applies ? answers.flatMap(endedBefore) : null;
 }
 
 function endedBefore(answer: AmendAnswer): string[] {
   return answer.status === "noop" && isTerminal(answer.job.state) ? [answer.job.id] : [];
 }
 
-/** Who asked, in the events of a child that was cancelled with its parent, or started anew for it. */
+/** The actor in the events of a child that was cancelled or redriven with its parent. */
 function actorOfParent(parentId: string): string {
   return `parent:${parentId}`;
 }
@@ -102,77 +101,76 @@ async function notifyCancelled(parts: EngineParts, answer: AmendAnswer): Promise
   }
 }
 
-// A parent that was given a new start asks for its children again. Those that ended badly before that get a new start
-// too; what has succeeded is not done twice, and what ends badly in this chapter of the parent is for the parent to
-// judge. It is not known by times: clocks may step back. A child that was cancelled with its parent may take its time
-// to end, so that one counts as ended before, whenever it ends.
+// A redriven parent submits its children again. Those that failed or were cancelled before its redrive are redriven too; those
+// that succeeded are not run twice, and failures since the redrive are for the parent to handle. The order is by events, since
+// clocks may step back. A child that was cancelled with its parent may end late, so it counts as ended before in any case.
 
-/** The run that asks. */
+/** The attempt that needs its children. */
 export interface ParentAttempt {
   readonly jobId: string;
   readonly attempt: number;
 }
 
-/** Children at a time. */
+/** Concurrent children. */
 const REDRIVES_AT_ONCE = 4;
 
-/** Gives a new start to those of these children, ended badly, that have a right to one; they may have had it from somebody
- *  else meanwhile. False: the parent is in its first chapter, and none has. */
+/** Redrives those of these failed or cancelled children that are due a redrive, if nobody else has meanwhile. False: the parent
+ *  was never redriven, so none of them is. */
 export async function redriveChildren(
   parts: EngineParts,
-  run: ParentAttempt,
+  attempt: ParentAttempt,
   children: readonly Pick<Job, "id" | "chapter">[],
 ): Promise<boolean> {
   if (children.length === 0) return false;
-  const [parent] = await parts.store.facts([run.jobId]);
+  const [parent] = await parts.store.facts([attempt.jobId]);
   if (parent == null || parent.chapter === 1) return false;
   const begin = (await endingOf(parts, parent.id))?.begunAt ?? 0;
   for (let i = 0; i < children.length; i += REDRIVES_AT_ONCE) {
     const some = children.slice(i, i + REDRIVES_AT_ONCE);
-    await Promise.all(some.map((child) => redriveChild(parts, { run, begin }, child)));
+    await Promise.all(some.map((child) => redriveChild(parts, { attempt, begin }, child)));
   }
   return true;
 }
 
 interface ParentChapter {
-  readonly run: ParentAttempt;
-  /** Where in the sequence of all events the parent's chapter began. */
+  readonly attempt: ParentAttempt;
+  /** The sequence number of the event that began the parent's chapter. */
   readonly begin: number;
 }
 
-/** Under the parent's lock: one that is cancelled, or has ended, starts nothing that nobody would cancel. */
+/** Under the parent's lock: a cancelled or ended parent must not start a child that no cancel would reach. */
 async function redriveChild(
   parts: EngineParts,
-  { run, begin }: ParentChapter,
+  { attempt, begin }: ParentChapter,
   { id, chapter }: Pick<Job, "id" | "chapter">,
 ): Promise<void> {
   const ending = await endingOf(parts, id);
-  if (ending === null || (!wasCancelledBy(ending, run.jobId) && ending.endedAt > begin)) return;
+  if (ending === null || (!wasCancelledBy(ending, attempt.jobId) && ending.endedAt > begin)) return;
   const { store, clock, hub } = parts;
   const now = clock.now();
-  const command = { kind: "redrive", chapter, by: actorOfParent(run.jobId) } as const;
+  const command = { kind: "redrive", chapter, by: actorOfParent(attempt.jobId) } as const;
   const [answer] = await store.amend(
     [{ jobId: id, command }],
     now,
     (job, asked, parent, budgets) =>
-      isAsking(parent, run)
+      isActive(parent, attempt)
         ? decideCommand(job, asked, now, budgets)
         : { kind: "noop", message: "its parent has ended" },
-    run.jobId,
+    attempt.jobId,
   );
   if (answer?.status !== "applied") return;
   hub.ready.fire();
   hub.written.fire();
 }
 
-function isAsking(parent: ParentNow | null, { attempt }: ParentAttempt): boolean {
+function isActive(parent: ParentNow | null, { attempt }: ParentAttempt): boolean {
   return parent?.state === "running" && parent.attempt === attempt && parent.cancelRequestedAt === null;
 }
 
-/** What the events of a job tell of its end. */
+/** The end of a job, from its events. */
 interface ChapterEnding {
   readonly cancel: JobEvent | null;
-  /** Where the chapter began, in the sequence of all events. */
+  /** The sequence number of the event that began the chapter. */
   readonly begunAt: number;
   readonly endedAt: number;
 }
@@ -190,7 +188,7 @@ async function endingOf({ store }: EngineParts, id: string): Promise<ChapterEndi
   return ending;
 }
 
-/** Whether its last cancel came with that of its parent. That one was taken back, or nobody would ask. */
+/** Whether its last cancel came from its parent, whose own cancel was taken back since, as it is running. */
 function wasCancelledBy({ cancel, begunAt }: ChapterEnding, parentId: string): boolean {
   if (cancel === null || cancel.seq < begunAt) return false;
   return (cancel.data as { readonly by?: string | null }).by === actorOfParent(parentId);

@@ -14,10 +14,9 @@ import type { EngineParts } from "../parts.ts";
 import { eachEvent } from "../read-job.ts";
 import type { SubmitItem } from "../submit-item.ts";
 
-// The parents of jobs that are to be stored: whether they may have children, and how deep they lie. Looked at before;
-// whether a parent still lives, the store asks again under its lock.
+// The parents of new jobs: whether they may have children, and how deep they are nested.
 
-/** What is to be known of the parents of these jobs; null if none of them is a child. */
+/** Facts about the parents of these items; null if none of them is a child. */
 export async function parentsOf({ store }: EngineParts, items: readonly SubmitItem[]): Promise<Parents | null> {
   const children = items.filter(({ parent }) => parent != null);
   if (children.length === 0) return null;
@@ -29,7 +28,7 @@ export async function parentsOf({ store }: EngineParts, items: readonly SubmitIt
     const { id, namespace, depth } = row;
     parents.set(id, { namespace, depth, room: LIMITS.children - (counts[i] ?? 0), known: new Set() });
   });
-  // Where there is no room for all of them, those that are there already are no new ones.
+  // If a parent cannot take all of them, those that exist already do not count.
   for (const item of children) {
     const { parent, key } = item;
     const facts = parents.get(parent?.id ?? "");
@@ -58,15 +57,15 @@ export function parentFacts(
   parents: Parents | null,
 ): ParentCapacity {
   const above = parents?.get(parentId);
-  // One of another namespace is not to be told from none, neither by its depth nor by its children.
+  // A parent in another namespace must look like a missing one, also by its depth and its children.
   if (above === undefined || above.namespace !== namespace) {
-    throw new PerdureError("parent_ended", `no job has the id ${show(parentId)}: it cannot have children`, {
+    throw new PerdureError("parent_ended", `job ${show(parentId)} does not exist, so it cannot have children`, {
       path: "parent",
     });
   }
   if (above.depth >= LIMITS.depth) {
     const allowed = `a job with fewer than ${LIMITS.depth} parents above it`;
-    throw new ConfigError({ path: "parent", given: parentId, problem: "it lies too deep", allowed });
+    throw new ConfigError({ path: "parent", given: parentId, problem: "nested too deep", allowed });
   }
   if (key !== null && above.known.has(key)) return above;
   above.room -= 1;
@@ -80,27 +79,26 @@ export function storedKey({ key = null, parent, isWideKey }: Pick<SubmitItem, "k
   return key === null || parent == null || isWideKey === true ? key : childKey(parent.id, key);
 }
 
-/** Keys of children have their parent in front. A job with such a key that is no child would be found in a child's place. */
+/** Keys of children begin with their parent's id. Another job with such a key would be found instead of the child. */
 export function refuseChildKey(key: string): void {
   const slash = key.indexOf("/");
   if (slash < 0 || !isId(key.slice(0, slash), "job")) return;
-  const allowed = "a key that does not begin with the id of a job and /: such keys are of the children of that job";
+  const allowed = "a key that does not begin with a job id and /: children of that job have such keys";
   throw new ConfigError({ path: "submit.key", given: key, allowed });
 }
 
-/** A child is stored under its parent's lock, and nobody knows how long a transaction of a stranger lasts: until then the
- *  parent's worker could neither renew nor report. */
+/** A child is stored under its parent's lock, and a caller's transaction may last any time: until it ends, the parent's worker
+ *  could neither renew nor report. */
 export function refuseChild({ parent }: SubmitItem): void {
   if (parent == null) return;
   const allowed = "left out: a child cannot be stored within your transaction";
   throw new ConfigError({ path: "submit.parent", given: parent.id, allowed });
 }
 
-// Judges for whom a run may wait: only for its own children, and not again and again for the same ends. Whatever
-// waits for anything else would wait for ever, or run for nothing; running it again would give the same. That
-// children had ended before the run began is no fault by itself. When a child's end is written depends on locks and
-// connections, so a run may begin after the instant of that end and yet find the child running. The next run finds it
-// ended.
+// An attempt may wait only for its own children, and not repeatedly for the same ends. Any other wait would last forever or be
+// useless, and a retry would not help. Children that ended before the attempt started are allowed: when a child's end is
+// written depends on locks and connections, so an attempt may start after the instant of that end and still find the child
+// running. The next attempt finds it ended.
 
 export function isWait({ outcome }: Report): boolean {
   return outcome.kind === "waiting";
@@ -127,22 +125,22 @@ async function objection(
   children: readonly string[],
   rows: ReadonlyMap<string, Job>,
 ): Promise<string | null> {
-  if (children.length === 0) return "it waits, but for nobody";
+  if (children.length === 0) return "waitFor() got no children";
   const stranger = children.find((id) => rows.get(id)?.parentId !== jobId);
-  if (stranger !== undefined) return `it waits for ${storable(stranger, 100)}, which is no child of this job`;
+  if (stranger !== undefined) return `waitFor(): ${storable(stranger, 100)} is not a child of this job`;
   const startedAt = rows.get(jobId)?.startedAt ?? null;
   if (!children.every((id) => isBefore(rows.get(id)?.finishedAt ?? null, startedAt))) return null;
   const job = rows.get(jobId);
   const before = job === undefined ? new Map<string, number>() : await waitsOf(eachEvent(store, job));
   return children.every((id) => (before.get(id) ?? 0) >= MAX_REPEATED_WAITS)
-    ? "it waits again and again for children that had ended before this run began"
+    ? "waitFor() was called repeatedly for children that had ended before this attempt started"
     : null;
 }
 
-/** So many waits for a child are no chance any more. */
+/** This many waits for an ended child are no coincidence. */
 const MAX_REPEATED_WAITS = 2;
 
-/** How often each child was waited for in this chapter. */
+/** How often each child was waited for since the last redrive. */
 async function waitsOf(events: AsyncIterable<JobEvent>): Promise<Map<string, number>> {
   const times = new Map<string, number>();
   for await (const { name, data } of events) {

@@ -7,12 +7,11 @@ import { DEFAULTS } from "../limits.ts";
 import type { EngineParts } from "../parts.ts";
 import { cascadeCancels } from "./cascade.ts";
 
-/** Work that is done when it is asked for: once more if it is asked for meanwhile, and never twice at once. What fails is
- *  told, and not repeated. */
+/** Work that runs on request: again if it is requested meanwhile, and never concurrently. Errors are reported, not repeated. */
 class CoalescedCall {
   readonly #work: () => Promise<void>;
   readonly #failed: (error: unknown) => void;
-  #isAsked = false;
+  #isRequested = false;
   #working: Promise<void> | null = null;
 
   constructor(work: () => Promise<void>, failed: (error: unknown) => void) {
@@ -20,33 +19,27 @@ class CoalescedCall {
     this.#failed = failed;
   }
 
-  ask(): void {
-    this.#isAsked = true;
-    this.#working ??= this.#workOff();
+  request(): void {
+    this.#isRequested = true;
+    this.#working ??= this.#run();
   }
 
-  /** Resolves when all that was asked for until now is done. */
+  /** Resolves when everything requested until now is done. */
   async done(): Promise<void> {
     await this.#working;
   }
 
-  async #workOff(): Promise<void> {
-    while (this.#isAsked) {
-      this.#isAsked = false;
+  async #run(): Promise<void> {
+    while (this.#isRequested) {
+      this.#isRequested = false;
       await this.#work().catch(this.#failed);
     }
     this.#working = null;
   }
 }
 
-// What passes between parents and children: a parent whose children have ended is queued again, and a cancel is
-// passed on to all children. Both follow after the commit that made them due, and are found again by a sweep, should
-// this process end in between: what waits is written in the store. Any number of engines may do it at once; each
-// change is checked again under the row's lock. Locks are taken in the order of generations: the parent's before the
-// child's.
-
 const BATCH = 200;
-/** Looks of one sweep, each at a thousand blocked jobs: what more there are is for the next one. */
+/** Checks of one sweep, each of a thousand blocked jobs: the next sweep continues. */
 const PAGES_PER_SWEEP = 20;
 
 export class ChildSweeper extends BackgroundService {
@@ -56,40 +49,40 @@ export class ChildSweeper extends BackgroundService {
   #parents = new Set<string>();
 
   constructor(parts: EngineParts) {
-    super(parts, DEFAULTS.sweepEvery, "kin");
+    super(parts, DEFAULTS.sweepEvery, "child sweep");
     this.#parts = parts;
-    // The sweep finds what was lost.
+    // The periodic sweep repeats it.
     const failed = (error: unknown) => {
       if (this.stopped || parts.storeState.failed(error, "rounds")) return;
-      parts.log("warn", `kin: ${String(error)}`);
+      parts.log("warn", `child sweep failed: ${String(error)}`);
     };
     this.#wakes = new CoalescedCall(() => this.#wake(), failed);
     this.#cancels = new CoalescedCall(() => this.#passOn(), failed);
   }
 
-  /** These jobs may go on: a child of theirs has ended, or they have just begun to wait. */
-  mayGoOn(parents: Iterable<string>): void {
+  /** These parents may continue: a child of theirs has ended, or they have just begun to wait. */
+  mayContinue(parents: Iterable<string>): void {
     for (const id of parents) this.#parents.add(id);
-    if (this.#parents.size > 0) this.#wakes.ask();
+    if (this.#parents.size > 0) this.#wakes.request();
   }
 
   /** A job was cancelled that may have children. */
   cancelled(): void {
-    this.#cancels.ask();
+    this.#cancels.request();
   }
 
   override async runOnce(): Promise<void> {
-    for (let look = 0; look < PAGES_PER_SWEEP && !this.stopped; look++) if (!(await this.#unblock(null))) break;
+    for (let page = 0; page < PAGES_PER_SWEEP && !this.stopped; page++) if (!(await this.#unblock(null))) break;
     await this.#passOn();
   }
 
-  /** At once, after what was begun. Not for the rounds: while wakes come without a pause there is no end to wait for. */
+  /** Sweeps now, after the work in progress. Not for the rounds: under constant requests that work never ends. */
   async sweep(): Promise<void> {
     await this.#idle();
     await this.runOnce();
   }
 
-  /** What was begun is ended first: whoever cancels a job and leaves has cancelled its children too. */
+  /** Finishes the work in progress first: a process that cancels a job and exits has cancelled its children too. */
   override async stop(): Promise<void> {
     await this.#idle();
     await super.stop();
@@ -112,7 +105,7 @@ export class ChildSweeper extends BackgroundService {
     }
   }
 
-  /** Of these, or of some of all. Whether there are more to look at. */
+  /** Of these parents, or of some of all. Returns whether there are more to check. */
   async #unblock(parents: readonly string[] | null): Promise<boolean> {
     const { store, clock, hub } = this.#parts;
     const { jobs, more } = await store.children.unblockable({ parents, limit: BATCH });

@@ -30,9 +30,9 @@ export function sessionRoutes(parts: ServerParts): RouteHandlers {
   const notices = new Notices(engine);
 
   /** Gives back what does not fit into a reply: nothing is charged. Others may have it soon, this session after a lease. */
-  async function handBack(session: string, jobs: readonly ClaimedJob[]): Promise<void> {
+  async function releaseUnheard(session: string, jobs: readonly ClaimedJob[]): Promise<void> {
     const attempts = jobs.map(({ id, attempt }) => ({ jobId: id, attempt }));
-    await engine.handBack(session, attempts).catch((error: unknown) => {
+    await engine.releaseUnheard(session, attempts).catch((error: unknown) => {
       // Its worker never hears of them, so they are given back when a lease has passed.
       log("warn", "jobs that did not fit into a reply could not be given back", { session, error });
     });
@@ -45,7 +45,7 @@ export function sessionRoutes(parts: ServerParts): RouteHandlers {
       if (claimId !== null && delivery !== null) await engine.withdrawClaim({ session, claimId, delivery });
       else {
         const attempts = jobs.map(({ id, attempt }) => ({ jobId: id, attempt }));
-        await engine.handBack(session, attempts, { undelivered: true });
+        await engine.releaseUnheard(session, attempts, { undelivered: true });
       }
       log("info", why, { session, jobs: jobs.length });
     } catch (error) {
@@ -133,7 +133,7 @@ export function sessionRoutes(parts: ServerParts): RouteHandlers {
       else {
         const fitting = room.fitting(session, jobs, grant?.room);
         if (fitting < jobs.length) {
-          await handBack(session, jobs.slice(fitting));
+          await releaseUnheard(session, jobs.slice(fitting));
           jobs = jobs.slice(0, fitting);
         }
       }
