@@ -54,8 +54,6 @@ const NOT_YET: readonly string[] = [
   "src/embedded",
   "src/engine",
   "src/server",
-  "src/store",
-  "src/testing",
   "src/worker",
 ];
 
