@@ -1,5 +1,5 @@
-/** Addresses as people paste them. One that is not understood is refused, without what may be a password in it, and never
- *  becomes the name of a file. */
+/** Addresses as people paste them. One that is not understood is refused without showing what may be a password, and
+ *  never becomes a file name. */
 import { describe, expect, it } from "vitest";
 import { dataAt } from "../src/cli/target/data-directory.ts";
 import { databaseTarget } from "../src/cli/target/store-target.ts";
@@ -18,7 +18,7 @@ function messageOf(run: () => unknown): string {
 
 describe("an address of a database", () => {
   it.each([" postgres://u:hunter2@h/d", "\tpostgresql://u:hunter2@h/d ", "\n postgres://u:hunter2@h/d\n"])(
-    "is PostgreSQL's with blanks around it: %j",
+    "is PostgreSQL's with spaces around it: %j",
     (address) => {
       expect(isPostgres(address)).toBe(true);
       const dir = dataAt("data", "default", "/nowhere");
@@ -42,14 +42,14 @@ describe("an address of a database", () => {
     "=postgres://u:hunter2@h/d",
     "db postgres://u:hunter2@h/d",
     " host=h password=hunter2",
-  ])("of another kind is refused, without the password: %j", (address) => {
+  ])("in another form is refused, without showing the password: %j", (address) => {
     expect(isPostgres(address)).toBe(false);
     const message = messageOf(() => sqlitePath(address, "/nowhere"));
     expect(message).not.toContain(PASSWORD);
     expect(message).toContain("postgres://host/database");
   });
 
-  it("a file keeps its name, blanks within it too", () => {
+  it("a file keeps its name, including spaces in it", () => {
     expect(sqlitePath(" ./my jobs.db ", "/x")).toBe("/x/my jobs.db");
     expect(sqlitePath("sqlite:./a.db", "/x")).toBe("/x/a.db");
   });

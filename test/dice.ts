@@ -1,4 +1,4 @@
-/** Chance from a seed, so that what a test did at random can be done again. */
+/** Random numbers from a seed, so that a random test can be repeated. */
 
 export class Dice {
   #state: number;
@@ -15,7 +15,7 @@ export class Dice {
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** A whole number from 0 to below `limit`. */
+  /** An integer from 0 to below `limit`. */
   below(limit: number): number {
     return Math.floor(this.next() * limit);
   }
@@ -24,14 +24,14 @@ export class Dice {
     return this.next() < share;
   }
 
-  /** Undefined from an empty list. */
+  /** Undefined for an empty list. */
   pick<T>(list: readonly [T, ...T[]]): T;
   pick<T>(list: readonly T[]): T | undefined;
   pick<T>(list: readonly T[]): T | undefined {
     return list[this.below(list.length)];
   }
 
-  /** Each with the same chance, in their order. */
+  /** Keeps each item with the same probability, in order. */
   some<T>(list: readonly T[], share = 0.5): T[] {
     return list.filter(() => this.chance(share));
   }

@@ -1,6 +1,6 @@
-/** The same lists of random commands, on SQLite and on PostgreSQL, give the same answers and leave the same rows: what
- *  one store does is the reference for the other. A difference is told with its seed and the shortest list that still
- *  shows it. PERDURE_DIFFERENTIAL_RUNS=5000 is for a night, PERDURE_SEED=… runs one list alone. */
+/** Random lists of commands give the same answers and leave the same rows on SQLite and PostgreSQL: each store is the
+ *  reference for the other. A difference is reported with its seed and the shortest list that shows it.
+ *  PERDURE_DIFFERENTIAL_RUNS=5000 is for a night, PERDURE_SEED=… runs a single list. */
 import { afterAll, expect, test } from "vitest";
 import { listOf, type Step } from "./differential/commands.ts";
 import { Difference, Pair } from "./differential/pair.ts";
@@ -8,9 +8,9 @@ import { IS_FULL, seedsFor } from "./tier.ts";
 
 const RUNS = Number(process.env.PERDURE_DIFFERENTIAL_RUNS ?? (IS_FULL ? 100 : 10));
 const SEEDS = seedsFor("lists of commands", RUNS);
-/** Pairs of stores at work at the same time. */
+/** Pairs of stores tested concurrently. */
 const SIDE_BY_SIDE = 4;
-/** Lists after which a pair is replaced, so that what lists leave behind does not slow down the next ones. */
+/** Lists after which a pair is replaced, so that leftovers of lists do not slow down the next ones. */
 const RENEW_AFTER = 500;
 const MAX_SHRINKS = 400;
 
@@ -40,7 +40,7 @@ async function differenceOf(pair: Pair, steps: readonly Step[]): Promise<Differe
   }
 }
 
-/** Takes out parts of the list, ever smaller ones, as long as a difference stays. */
+/** Removes parts of the list, smaller and smaller, while the difference remains. */
 async function shrink(list: readonly Step[]): Promise<{ steps: readonly Step[]; found: Difference | null }> {
   const pair = await openPair();
   let steps = list;
@@ -60,7 +60,8 @@ async function shrink(list: readonly Step[]): Promise<{ steps: readonly Step[]; 
 
 async function told(seed: number, first: Difference): Promise<string> {
   const { steps, found } = await shrink(listOf(seed));
-  const how = found === null ? "not seen again alone; the whole list was" : `${steps.length} commands are enough`;
+  const how =
+    found === null ? "not reproduced by a part of the list; the whole list has" : `${steps.length} commands are enough`;
   const { message, calls } = found ?? first;
   return [`seed ${seed}: ${message}`, `${how}:`, ...calls].join("\n");
 }

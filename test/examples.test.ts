@@ -1,4 +1,4 @@
-/** Every example is run as a reader would run it: a process of its own, against the built package. */
+/** Every example is run as a reader would run it: as a separate process, with the built package. */
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ beforeEach(() => {
 
 afterEach(() => rmSync(cwd, { recursive: true, force: true }));
 
-/** What it printed, once it has ended with code 0 and left no temporary files behind. */
+/** Its output, after it exited with code 0 and left no temporary files behind. */
 async function runExample(name: string, ...args: string[]): Promise<string> {
   const script = join(ROOT, "examples", `${name}.ts`);
   const env = { ...process.env, TMPDIR: join(cwd, "tmp") };
@@ -48,7 +48,7 @@ async function runExample(name: string, ...args: string[]): Promise<string> {
 const ran = new Set<string>();
 function example(name: string, check: (run: (...args: string[]) => Promise<string>) => Promise<void>): void {
   ran.add(`${name}.ts`);
-  // The first tier runs one of them.
+  // `npm test` runs one of them.
   it.runIf(IS_FULL || name === "first-job")(`examples/${name}.ts`, () => check((...args) => runExample(name, ...args)));
 }
 
@@ -192,7 +192,7 @@ it("the README's first command gets a flaky command through", () => {
   expect(status).toBe(0);
 });
 
-/** Each run has a schema of its own, named by its process. */
+/** Each run has a schema named after its process. */
 async function exampleSchemas(): Promise<unknown[]> {
   return ask(postgresUrl(), "select nspname from pg_namespace where nspname like 'perdure\\_example\\_%' order by 1");
 }

@@ -1,6 +1,7 @@
-/** Regular expressions and long texts. Whoever sends a text can make it long, and an expression that goes over it again from each
- *  place then blocks everybody. Each expression in src is tried on rows of what it repeats: on 100 kB one that is
- *  linear stays far below the limit, and one that is not exceeds it, on fast machines too. It finds the usual shapes, not all. */
+/** Regular expressions and long texts. A sender can make a text long, and an expression that scans it again from each
+ *  position then blocks everything. Each expression in src is run on repetitions of what it matches: on 100 kB a linear
+ *  one stays far below the limit, and a quadratic one exceeds it, on fast machines too. Finds the usual shapes, not
+ *  all. */
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { createContext, Script } from "node:vm";
@@ -10,7 +11,7 @@ import { type Expression, expressionsIn, longTexts } from "./expressions.ts";
 const LENGTH = 100_000;
 const SLOW_MS = 250;
 const GIVE_UP_MS = 1_000;
-/** A machine that stalls makes anything slow once. */
+/** A single slow run may be a stall of the machine. */
 const TRIES = 3;
 
 const context = createContext({});
@@ -27,7 +28,7 @@ function timeOf(expression: RegExp, text: string): number {
   return performance.now() - started;
 }
 
-/** The beginning of a text on which it is slow; null: none was found. */
+/** The start of a text on which it is slow; null if none was found. */
 function slowText({ source, flags }: Pick<Expression, "source" | "flags">): string | null {
   const expression = new RegExp(source, flags);
   for (const text of longTexts(source, LENGTH)) {
@@ -38,8 +39,8 @@ function slowText({ source, flags }: Pick<Expression, "source" | "flags">): stri
   return null;
 }
 
-/** By their file: those that are slow on a long text and never get one. A file whose expression has become linear, or is gone, is
- *  not left here. */
+/** By file: expressions that are slow on a long text but never get one. An entry whose expression is linear now, or was
+ *  removed, fails the test. */
 const SHORT_TEXTS: Readonly<Record<string, string>> = {
   "src/core/expression/tokens.ts": "a condition has at most 1,000 characters",
   "src/dialects/noetl/retry.ts": "a condition that was parsed before",

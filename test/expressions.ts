@@ -1,4 +1,4 @@
-/** The regular expressions in a source file, and texts on which a slow one shows itself. */
+/** The regular expressions in a source file, and texts that expose slow ones. */
 
 export interface Expression {
   readonly line: number;
@@ -6,7 +6,7 @@ export interface Expression {
   readonly flags: string;
 }
 
-/** What may stand before an expression. Anywhere else a slash divides. */
+/** What may precede an expression. Anywhere else a slash divides. */
 const BEFORE = /(^|[=(,:;[!&|?{}+*%<>~^]|\breturn|\btypeof|\bcase|=>)\s*$/;
 const LITERAL = /^\/((?:[^\\/[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)\/([a-z]*)/;
 
@@ -14,7 +14,7 @@ const LITERAL = /^\/((?:[^\\/[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+)\/([a-z]*)/;
 export function expressionsIn(text: string): Expression[] {
   const found: Expression[] = [];
   let at = text.startsWith("#!") ? text.indexOf("\n") : 0;
-  /** Of each `${` that is open: the braces that are open within it. */
+  /** For each open `${`: the braces that are open within it. */
   const braces: number[] = [];
   const skipText = (quote: string) => {
     for (at += 1; at < text.length; at++) {
@@ -67,7 +67,8 @@ const STAND_FOR: Readonly<Record<string, readonly string[]>> = {
   w: ["a"],
 };
 
-/** Rows of what an expression may repeat, after what it may begin with, and before something that it does not expect. */
+/** Repetitions of what an expression may repeat, after what it may start with, and before something that it does not
+ *  match. */
 export function* longTexts(source: string, length: number): Generator<string> {
   const plain = source.replaceAll(/\\u\{?[0-9a-f]{4,6}\}?|\\x[0-9a-f]{2}/gi, "");
   const own = new Set<string>();

@@ -1,4 +1,4 @@
-/** The fenced blocks of a page, with what is written behind their first backticks. */
+/** The fenced code blocks of a page, with their info strings. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";

@@ -1,12 +1,12 @@
-/** What is to be done when a test, or a test file, is over. Files may share a process, in which a module is loaded once: what
- *  it asks for here is done after each of them, where a hook of its own would be called for the first file only.
- *  `test/setup.ts` sees to it. */
+/** Cleanup after a test, or a test file. Files may share a process, in which a module is loaded once: cleanup
+ *  registered here runs after each file, while a hook of a module would run for the first file only. Called by
+ *  `test/setup.ts`. */
 type Task = () => Promise<void> | void;
 
 const afterTests: Task[] = [];
 const afterFiles: Task[] = [];
 
-/** After each test, the last that was asked for first. */
+/** After each test, in reverse order of registration. */
 export function whenTestIsOver(task: Task): void {
   afterTests.unshift(task);
 }

@@ -1,7 +1,7 @@
-/** The shell sessions in the guides are run as they stand, each page from top to bottom in an empty directory. Fences are
- *  marked: `sh background`: started, and left running until the page is over; it goes on when it says so ·
- *  `sh console`: run in one shell, and must succeed · `text output`: what the block above it prints; `…` stands for anything
- *  within a line. `perdure` is the built program; a port that is named in a page is a free one in the test. */
+/** Runs the shell sessions in the guides as written, each page from top to bottom in an empty directory. Marks of
+ *  fences: `sh background`: started, and left running until the end of the page; the test continues when it prints its
+ *  address · `sh console`: run in one shell, must succeed · `text output`: the output of the block above; `…` matches
+ *  anything within a line. `perdure` is the built program; a port in a page is replaced by a free one. */
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import {
   chmodSync,
@@ -24,7 +24,7 @@ const PROGRAM = join(DIST, "cli/main.js");
 const GUIDES = join(ROOT, "docs/guides");
 const NAMED_URL = "http://127.0.0.1:4400";
 
-/** One shell for a page: what a block sets, the next one has. */
+/** One shell per page: variables of a block are set in the next one. */
 class Shell {
   readonly #child: ChildProcess;
   readonly #exited: Promise<number>;
@@ -38,13 +38,13 @@ class Shell {
       this.#text += text;
       this.#heard();
     });
-    // One pipe for both streams, as on a terminal: from two, a busy reader would not know which line came first.
+    // One pipe for both streams, as on a terminal: with two, the order of lines would be unknown to a busy reader.
     this.#child.stdin?.write("exec 2>&1\n");
   }
 
   async run(body: string): Promise<{ readonly code: number; readonly text: string }> {
     this.#text = "";
-    // Read as a file: a command in the block must not eat the rest of it as its input.
+    // Sourced from a file: a command in the block must not read the rest of it as its input.
     const file = `block-${Math.random().toString(36).slice(2)}.sh`;
     this.#child.stdin?.write(`cat > ${file} <<'END-OF-BLOCK'\n${body}\nEND-OF-BLOCK\n`);
     this.#child.stdin?.write(`set -e; . ./${file} < /dev/null; set +e; echo; echo "ENDED 0"\n`);
@@ -60,7 +60,7 @@ class Shell {
   }
 }
 
-/** Starts a block of the background; resolves with the address that it tells. */
+/** Starts a background block; resolves with the address that it prints. */
 function inBackground(
   body: string,
   cwd: string,
@@ -80,7 +80,7 @@ function inBackground(
   });
 }
 
-/** `perdure up` serves before its workers are there. A reader is slower than they are; the next block may not be. */
+/** `perdure up` serves before its workers are ready. A human reader is slower than that; the next block may not be. */
 async function workersAreThere(cwd: string, env: NodeJS.ProcessEnv): Promise<void> {
   for (let said = ""; !said.includes(" alive "); ) {
     ({ stdout: said } = await promisify(execFile)("perdure", ["workers"], { cwd, env }));

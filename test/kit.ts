@@ -1,5 +1,5 @@
-/** What the tests of several folders share: gates to wait on, files that go away, and an engine on a virtual clock
- *  with its parts in reach, for faults that the library's users cannot cause by hand. */
+/** Shared by tests of several folders: gates to wait on, temporary files, and an engine on a virtual clock with access
+ *  to its parts, for faults that users of the library cannot cause. */
 
 import { execFileSync, spawn } from "node:child_process";
 import { randomFillSync } from "node:crypto";
@@ -34,7 +34,7 @@ export interface Gate<T> {
   open(value: T): void;
 }
 
-/** A promise that a test opens when it is time. */
+/** A promise that the test resolves. */
 export function gate<T = void>(): Gate<T> {
   let resolve: (value: T) => void = () => {};
   let isOpen = false;
@@ -53,7 +53,7 @@ export function gate<T = void>(): Gate<T> {
   };
 }
 
-/** Resolves when the signal aborts, with its reason. */
+/** Resolves with the reason when the signal aborts. */
 export function aborted(signal: AbortSignal): Promise<Error> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve(signal.reason as Error);
@@ -61,14 +61,14 @@ export function aborted(signal: AbortSignal): Promise<Error> {
   });
 }
 
-/** A file path in a directory of its own that goes when the test is over. */
+/** A file path in a temporary directory that is deleted after the test. */
 export function tempFile(name = "jobs.db"): string {
   const directory = mkdtempSync(join(tmpdir(), "perdure-test-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));
   return join(directory, name);
 }
 
-/** How many policies a SQLite file has, read behind the store's back. */
+/** The number of policies in a SQLite file, read directly. */
 export async function policiesIn(path: string): Promise<number> {
   const db = await openDatabase(path);
   const { count } = db.prepare("select count(*) as count from policy").get() as { count: number };
@@ -76,8 +76,8 @@ export async function policiesIn(path: string): Promise<number> {
   return count;
 }
 
-/** A named pipe that nobody writes to. A reader that waits for one is released after some seconds: its test fails, and does not
- *  hang. */
+/** A named pipe without a writer. A blocked reader is released after some seconds, so that its test fails instead of
+ *  hanging. */
 export function namedPipe(path = tempFile("pipe")): string {
   execFileSync("mkfifo", ["-m", "600", path]);
   const release = spawn("/bin/sh", ["-c", 'for _ in 1 2 3 4 5 6; do sleep 5; : <> "$0"; done', path], {
@@ -87,7 +87,7 @@ export function namedPipe(path = tempFile("pipe")): string {
   return path;
 }
 
-/** Everything an async generator gives. */
+/** Everything an async generator yields. */
 export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
   const found: T[] = [];
   for await (const item of items) found.push(item);
@@ -96,7 +96,7 @@ export async function all<T>(items: AsyncIterable<T>): Promise<T[]> {
 
 export interface BenchOptions {
   readonly leaseMs?: number;
-  /** How far the wall clock is off; a test may change it to make the clock jump. */
+  /** Offset of the wall clock; a test may change it to make the clock jump. */
   readonly skew?: { ms: number };
   readonly wrapLink?: (link: EngineLink) => EngineLink;
   readonly outputs?: EngineOptions["outputs"];
@@ -112,7 +112,7 @@ export interface Bench {
   readonly store: Store;
   readonly clock: VirtualClock;
   readonly link: EngineLink;
-  /** What engine and workers logged, as `level: message`. */
+  /** The log of engine and workers, as `level: message`. */
   readonly logged: string[];
   work(
     tasks: readonly AnyTask[],
@@ -121,14 +121,14 @@ export interface Bench {
   submit(kind: string, item?: Partial<SubmitItem>): Promise<string>;
   job(id: string): Promise<JobRow>;
   attempts(id: string): Promise<AttemptRow[]>;
-  /** Lets what is under way finish without moving time. */
+  /** Lets work in progress finish without moving time. */
   settled(): Promise<void>;
   advance(ms: number): Promise<void>;
 }
 
 const DEFAULT_POLICY = resolvePolicy();
 
-/** An engine and a virtual clock, closed when the test is over. */
+/** An engine and a virtual clock, closed after the test. */
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const {
     leaseMs = 15_000,
@@ -168,7 +168,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const link = wrapLink(localLink(engine));
   const workers: Worker[] = [];
 
-  /** Quiet: nothing under way in the store for several turns of the event loop. */
+  /** Quiet: nothing in progress in the store for several turns of the event loop. */
   async function settled(): Promise<void> {
     for (let quiet = 0; quiet < 5; ) {
       await new Promise((resolve) => setImmediate(resolve));
@@ -190,7 +190,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   onTestFinished(async () => {
     await engine.stop();
     await store.close();
-    // What waits for the clock finds the store closed and ends.
+    // Calls that wait for the clock find the store closed and end.
     for (const worker of workers) void worker.stop(0).catch(() => {});
     for (let step = 0; step < 50 && clock.nextAt() !== null; step++) {
       clock.moveTo(clock.nextAt() as number);
@@ -223,11 +223,11 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   };
 }
 
-/** A bench whose worker can be cut off from its engine, call by call. */
+/** A bench whose worker can be disconnected from its engine, call by call. */
 export async function openCuttable(options: BenchOptions = {}) {
   const cut = { renew: false, report: false, claim: false };
   const reports: Report[] = [];
-  const refuse = (what: string) => Promise.reject(new Error(`${what}: the wire is cut`));
+  const refuse = (what: string) => Promise.reject(new Error(`${what}: disconnected`));
   const wrapLink = (link: EngineLink): EngineLink => ({
     ...link,
     renew: (...args) => (cut.renew ? refuse("renew") : link.renew(...args)),
@@ -241,13 +241,13 @@ export async function openCuttable(options: BenchOptions = {}) {
   return Object.assign(bench, { cut, reports });
 }
 
-/** A session of a worker that the test plays itself, for jobs of kind `k`. */
+/** A worker session played by the test itself, for jobs of kind `k`. */
 export function openSession(bench: Pick<Bench, "engine">, kinds: readonly string[] = ["k"]): Promise<string> {
   const request = { namespace: "default", name: "w", host: "elsewhere", pid: 1, queues: null, labels: {}, slots: 100 };
   return bench.engine.openSession({ ...request, kinds });
 }
 
-/** A worker that takes what there is of kind `k` and is never heard of again. */
+/** A worker that claims all jobs of kind `k` and never reports again. */
 export async function vanish(bench: Bench): Promise<readonly ClaimedJob[]> {
   const session = await openSession(bench);
   return (await bench.engine.claim(session, { limit: 100 })).jobs;

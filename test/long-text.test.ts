@@ -1,5 +1,5 @@
-/** Text of strangers that is long: 200 kB of what an expression could stumble over. Linear is milliseconds, quadratic was a
- *  minute; the limit is for a machine that is busy. */
+/** Long text from untrusted sources: 200 kB that an expression could be slow on. Linear takes milliseconds, quadratic
+ *  took a minute; the limit allows for a busy machine. */
 import { describe, expect, it } from "vitest";
 import { withoutPassword } from "../src/cli/config/show-value.ts";
 import { withoutEnd } from "../src/core/format.ts";
@@ -22,7 +22,7 @@ const python = (code: string) => noetl.read({ step: "s", type: "python", code },
 describe("200 kB of it", () => {
   it.each<[string, () => unknown]>([
     ["empty lines in a program of NoETL", () => python(`def main():\n${"\n".repeat(LONG)}x`)],
-    ["blanks in a program of NoETL", () => python(`def main():\n${" ".repeat(LONG)}x`)],
+    ["spaces in a program of NoETL", () => python(`def main():\n${" ".repeat(LONG)}x`)],
     ["slashes at the end of a path", () => withoutEnd(`${"/".repeat(LONG)}x`, "/")],
     ["colons in what may be an address", () => withoutPassword(`${":".repeat(LONG)}x`)],
     ["slashes in a command", () => madeName({ kind: "exec", payload: { argv: [`${"/".repeat(LONG)}x`] } })],

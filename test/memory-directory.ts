@@ -1,5 +1,6 @@
-/** Tests make thousands of small files and flush each of them, which costs more than what they test. Where there is room, their
- *  temporary directory lies in memory; a kill of a process loses nothing there either. `npm run test:full` uses the disk. */
+/** Tests create thousands of small files and flush each of them, which costs more than the tests themselves. If there
+ *  is space, their temporary directory is in memory; killing a process loses nothing there either. `npm run test:full`
+ *  uses the disk. */
 import { spawnSync } from "node:child_process";
 import {
   chmodSync,
@@ -17,7 +18,7 @@ const MEMORY = "/dev/shm";
 const PREFIX = "perdure-tests-";
 const GIB = 2 ** 30;
 const DAY_MS = 86_400_000;
-/** The tests together need less than one. */
+/** All tests together need less than 1 GiB. */
 const ROOM = 4 * GIB;
 
 /** Sets TMPDIR for this process and those it starts, and removes the directory at the end. */
@@ -44,7 +45,7 @@ function hasRoom(): boolean {
   }
 }
 
-/** A run that was killed could not remove its own. None takes a day. */
+/** A killed run could not remove its directory. No run takes a day. */
 function removeLeftovers(): void {
   for (const name of readdirSync(MEMORY)) {
     if (!name.startsWith(PREFIX)) continue;
@@ -57,7 +58,7 @@ function removeLeftovers(): void {
   }
 }
 
-/** Some machines mount it so that no program can be started from it. */
+/** Some machines mount it without permission to execute programs. */
 function canExecute(dir: string): boolean {
   const script = join(dir, "try");
   writeFileSync(script, "#!/bin/sh\n", { mode: 0o755 });

@@ -1,6 +1,6 @@
-/** A payload is text to a store: whatever JSON it is, it comes back byte for byte, and so does a result (I18). A hundred
- *  thousand texts on each store, made of all of Unicode, of numbers that no parser keeps, of white space and nesting.
- *  They come from a seed: PERDURE_SEED=… makes the same again. The first tier has fewer. */
+/** A payload is text to a store: any JSON is returned byte for byte, and so is a result (I18). A hundred thousand texts
+ *  on each store, from all of Unicode, numbers that no parser preserves, white space and nesting. Generated from a
+ *  seed: PERDURE_SEED=… repeats them. `npm test` uses fewer. */
 import { describe, expect, test } from "vitest";
 import type { ClaimedJob } from "../src/core/worker-protocol.ts";
 import { systemClock } from "../src/lib/system-clock.ts";
@@ -15,7 +15,7 @@ import { IS_FULL, seedsFor } from "./tier.ts";
 const [SEED = 1] = seedsFor("payloads", 1);
 const PAYLOADS = IS_FULL ? 100_000 : 3_000;
 const TOGETHER = IS_FULL ? 2_000 : 600;
-/** Of each store's payloads, those that are also claimed, and of these, those that come back as results. */
+/** How many payloads of each store are also claimed, and how many of those are returned as results. */
 const CLAIMED = PAYLOADS / 5;
 const MEBIBYTE = 2 ** 20;
 const LONG_ONES = 4;
@@ -38,8 +38,8 @@ const ESCAPES = [
   "\\u2028",
 ] as const;
 type Stretch = readonly [first: number, last: number];
-/** First and last of stretches of Unicode; what lies between the surrogates is left out, because no text can hold half
- *  a pair, and below the space only what JSON allows. */
+/** First and last of ranges of Unicode; surrogates are left out, because no text can hold half a pair, and below the
+ *  space only what JSON allows. */
 const STRETCHES: readonly [Stretch, ...Stretch[]] = [
   [0x20, 0x7e],
   [0x7f, 0x2ff],
@@ -87,20 +87,20 @@ function drawPayload(dice: Dice): string {
   return `${dice.pick(SPACES)}${drawJson(dice, 3)}${dice.pick(SPACES)}`;
 }
 
-/** A mebibyte of a text and its repetitions. */
+/** 1 MiB of a text and its repetitions. */
 function drawLong(dice: Dice): string {
   const part = drawString(dice, 500).slice(1, -1) || "x";
   return `"${part.repeat(Math.ceil(MEBIBYTE / Buffer.byteLength(part)))}"`;
 }
 
-/** Those that are not what they were, with their places in all. */
+/** Those that changed, with their positions. */
 function changed(jobs: readonly NewJob[], got: ReadonlyMap<string, string | null>, which: string): string[] {
   return jobs
     .filter((job) => got.get(job.id) !== job.payload)
     .map((job) => `${which}: ${JSON.stringify(job.payload.slice(0, 500))} became ${JSON.stringify(got.get(job.id))}`);
 }
 
-/** The same for both stores, because making them takes longer than storing them. */
+/** The same for both stores, because generating them takes longer than storing them. */
 let made: readonly string[] | null = null;
 
 function payloadsOfSeed(): readonly string[] {
@@ -128,7 +128,7 @@ async function roundTrip(store: Store): Promise<{ payloads: number; results: num
     const wrong: string[] = [];
     if (kind === "echo") {
       const claimed: ClaimedJob[] = [];
-      // A store may give fewer at a time than it is asked for.
+      // A store may return fewer than the limit.
       for (let before = -1; claimed.length > before && claimed.length < jobs.length; ) {
         before = claimed.length;
         const [claim] = await store.claim([{ session: session.id, limit: TOGETHER, claimId: null }], T0);
@@ -150,7 +150,7 @@ async function roundTrip(store: Store): Promise<{ payloads: number; results: num
   return { payloads, results };
 }
 
-describe(`${PAYLOADS} payloads come back byte for byte, seed ${SEED}`, { timeout: 120_000 }, () => {
+describe(`${PAYLOADS} payloads are returned byte for byte, seed ${SEED}`, { timeout: 120_000 }, () => {
   const newSecret = () => "a secret of the payload tests, long enough";
   const random = Math.random;
   const all = { payloads: PAYLOADS, results: CLAIMED };

@@ -1,6 +1,6 @@
-/** Every name that users import has a comment that says what it is, with an example. A name is found where it is declared,
- *  through the entry points that pass it on; the comment stands directly before it. No exemptions: a type that is too small for an
- *  example is too small to be exported. */
+/** Every name that users import has a comment with an example. A name is found where it is declared, through the entry
+ *  points that export it; the comment directly precedes it. No exemptions: a type that is too small for an example is
+ *  too small to be exported. */
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -14,7 +14,7 @@ interface Export {
   readonly file: string;
 }
 
-/** The names that a file passes on, and from where. */
+/** The names that a file re-exports, and from where. */
 function passedOn(file: string): Export[] {
   const text = readFileSync(file, "utf8");
   return [...text.matchAll(/^export (?:type )?\{([^}]*)\} from "([^"]+)";$/gm)].flatMap(([, names = "", from = ""]) =>
@@ -26,7 +26,7 @@ function passedOn(file: string): Export[] {
   );
 }
 
-/** The comment before a name's declaration; null if there is none. */
+/** The comment before a name's declaration; null if missing. */
 function commentOf({ name, file }: Export): string | null {
   const text = readFileSync(file, "utf8");
   const declared = new RegExp(`^export (?:async )?(?:class|interface|type|function|const) ${name}\\b`, "m").exec(text);

@@ -1,7 +1,7 @@
-/** Whole lives at random: jobs of all sorts with children of their own, workers that come, go, hang and are cut off, people
- *  who cancel, redrive and pause, engines that end between a commit and what follows from it, on a virtual clock and a
- *  real store. After every few steps the invariants hold; when the faults stop, all jobs end. A failure names its seed:
- *  PERDURE_SEED=… runs that one alone, PERDURE_SOAK=1 runs many. */
+/** Random histories: all sorts of jobs with children, workers that start, stop, hang and disconnect, people who cancel,
+ *  redrive and pause, engines that exit between a commit and its consequences, on a virtual clock and a real store.
+ *  Invariants are checked after every few steps; when the faults stop, all jobs end. A failure shows its seed:
+ *  PERDURE_SEED=… runs only that one, PERDURE_SOAK=1 runs many. */
 import { describe, expect, it } from "vitest";
 import { NonRetryableError, RetryAfterError } from "../src/core/decision/failure.ts";
 import { type Command, decideCommand } from "../src/core/job/command.ts";
@@ -22,7 +22,7 @@ const LIVES = process.env.PERDURE_SOAK === "1" ? 400 : IS_FULL ? 20 : 2;
 const SEEDS = seedsFor("random lives", LIVES);
 const STEPS = 120;
 const LEASE_MS = 6_000;
-/** So many generations below a job: what can wait for others may be waited for itself. */
+/** Generations below a job, so that jobs that others wait for may wait for others themselves. */
 const MAX_DEPTH = 2;
 
 const POLICIES: readonly [PolicyInput, ...PolicyInput[]] = [
@@ -48,7 +48,7 @@ class Life {
   readonly ids = new Set<string>();
   readonly parents = new Set<string>();
   readonly workers: { worker: Worker; cut: Cut }[] = [];
-  /** The child that was answered for a parent and a key. */
+  /** The child that was returned for a parent and a key. */
   readonly children = new Map<string, string>();
   readonly started = new Set<string>();
   readonly faults: string[] = [];
@@ -59,7 +59,7 @@ class Life {
     this.dice = dice;
   }
 
-  /** A handler that does any of the things handlers do. */
+  /** A handler that randomly does anything that handlers do. */
   task() {
     const { bench, dice } = this;
     return task("k", async ({ depth }: { depth: number }, ctx) => {
@@ -91,14 +91,15 @@ class Life {
           throw await aborted(ctx.signal);
         case 7:
           await aborted(ctx.signal);
-          return done; // done all the same
+          return done; // completes anyway
         default:
-          return new Promise<never>(() => {}); // deaf
+          return new Promise<never>(() => {}); // ignores the signal
       }
     });
   }
 
-  /** Has children, some of them by number, and waits for some of them: mostly as it should, now and then with its ears shut. */
+  /** Submits children, some of them by number, and waits for some of them: mostly as it should, sometimes ignoring
+   *  errors. */
   async raise(depth: number, ctx: TaskContext): Promise<void> {
     const { dice } = this;
     const made: Child<unknown>[] = [];
@@ -214,7 +215,7 @@ class Life {
     const runAt = now + dice.below(8_000);
     let command: Command;
     if (kind === "reschedule") command = { kind, runAt };
-    // An engine that remembers wrongly: too early, or for a run that is over. The job looks again by itself.
+    // An engine with wrong knowledge: too early, or for an attempt that has ended. The job checks again by itself.
     else if (kind === "unblock") command = { kind, runAt, attempt: Math.max(1, job.attempt - dice.below(2)) };
     else command = { kind: kind as "cancel" };
     if (dice.chance(0.3)) return this.commandAndEnd(id, command);
@@ -223,7 +224,7 @@ class Life {
     });
   }
 
-  /** By an engine that ends right after the commit: what follows from it is left to the sweep of another. */
+  /** By an engine that exits right after the commit: another engine's sweep must do what follows. */
   async commandAndEnd(jobId: string, command: Command): Promise<void> {
     const now = this.bench.clock.now();
     await this.bench.store.amend([{ jobId, command }], now, (job, asked) => decideCommand(job, asked, now));
@@ -239,7 +240,7 @@ class Life {
     await this.commandAndEnd((child ?? parent).id, { kind: "cancel" });
   }
 
-  /** All there are: a child may have been stored whose parent was cut off from the answer. */
+  /** All existing children: one may have been stored for a parent that never got the answer. */
   async jobs(): Promise<JobRow[]> {
     const rows: JobRow[] = [];
     let cursor: string | null | undefined;
@@ -276,7 +277,7 @@ class Life {
     this.healthy = true;
     for (const { cut, worker } of this.workers) {
       Object.assign(cut, WHOLE);
-      void worker.stop(0).catch(() => {}); // a handler without a timeout may hang for ever, and has a right to
+      void worker.stop(0).catch(() => {}); // a handler without a timeout may hang forever
     }
     for (const queue of ["default", "q"]) await this.bench.engine.setPaused("default", queue, false);
     await this.startWorker();
@@ -290,7 +291,7 @@ class Life {
   }
 }
 
-describe("lives at random", () => {
+describe("random histories", () => {
   it.each(SEEDS)("keep every invariant, and all jobs end: seed %i", async (seed) => {
     const bench = await openBench({ leaseMs: LEASE_MS });
     const life = new Life(bench, new Dice(seed));

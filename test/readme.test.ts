@@ -1,8 +1,8 @@
-/** The code in the README and the guides is run, so that it stays true. Fences are marked:
- *  `ts runnable`: a whole program, type-checked and run in a project of its own that has the built package installed ·
- *  `text output`: what the program above it prints · `ts policy`: a policy, type-checked and resolved ·
- *  `sql runnable`: run on a store's schema of its own, in place of the schema `perdure`.
- *  Programs find a PostgreSQL server, and in it a schema that is theirs alone, at the address in PERDURE_DB. */
+/** Runs the code in the README and the guides, so that it stays correct. Marks of fences: `ts runnable`: a complete
+ *  program, type-checked and run in a project with the built package installed · `text output`: the output of the
+ *  program above · `ts policy`: a policy, type-checked and resolved · `sql runnable`: run on a store's schema, in place
+ *  of the schema `perdure`.
+ *  Programs find a PostgreSQL server, and a schema for themselves, at the address in PERDURE_DB. */
 import { spawn } from "node:child_process";
 import {
   existsSync,
@@ -40,7 +40,7 @@ interface Block extends Fence {
 
 const blocks = PAGES.flatMap(blocksOf);
 const programs = blocks.filter((block) => block.info === "ts runnable");
-/** The first tier runs those of the README, and type-checks all. */
+/** `npm test` runs those of the README, and type-checks all. */
 const programsToRun = programs.filter((block) => IS_FULL || block.page === "README.md");
 const policies = blocks.filter((block) => block.info === "ts policy");
 const queries = blocks.filter((block) => block.info === "sql runnable");
@@ -49,7 +49,7 @@ function blocksOf(page: string): Block[] {
   return fencesIn(page).map((fence) => ({ ...fence, file: `${page.replaceAll(/\W/g, "-")}-${fence.line}.ts` }));
 }
 
-/** A user's project: the package is installed, and is the one built from this tree. */
+/** A user's project with the package built from this tree installed. */
 let project = "";
 
 beforeAll(() => {
@@ -93,7 +93,7 @@ function run(command: string, args: readonly string[], env: NodeJS.ProcessEnv = 
   });
 }
 
-/** What differs from run to run: ids, instants, and how long a real run took. */
+/** Removes what differs between runs: ids, times, and the duration of a real run. */
 function steady(text: string): string[] {
   const lines = text
     .replaceAll(/\b(job|ses)_[0-9a-z]{26}\b/g, "$1_ID")
@@ -105,7 +105,7 @@ function steady(text: string): string[] {
 }
 
 describe("programs in the docs", () => {
-  it("are there", () => {
+  it("exist", () => {
     expect(new Set(programs.map((block) => block.page))).toContain("README.md");
     expect(new Set(programs.map((block) => block.page))).toContain("docs/guides/embedding.md");
   });
@@ -131,7 +131,7 @@ describe("programs in the docs", () => {
 });
 
 describe.runIf(IS_FULL)("queries in the docs", () => {
-  it.each(queries)("$page:$line is taken by a server", async ({ body }) => {
+  it.each(queries)("$page:$line is accepted by a server", async ({ body }) => {
     const { url, schema } = newSchema("docs");
     await (await Perdure.open(url)).close();
     await ask(url, body.replaceAll(/\bperdure\b/g, schema));
@@ -139,7 +139,7 @@ describe.runIf(IS_FULL)("queries in the docs", () => {
 });
 
 describe("policies in the docs", () => {
-  it("are accepted as they stand", async () => {
+  it("are accepted as written", async () => {
     const lines = policies.map(({ file, page, line }) => {
       const place = JSON.stringify(`${page}:${line}`);
       return `try { resolvePolicy((await import("./${file}")).policy); } catch (e) { console.log(${place}, e.message); }`;
@@ -167,7 +167,7 @@ function policyFields(): string[] {
 }
 
 describe("links in the docs", () => {
-  it.each(PAGES)("of %s lead somewhere", (page) => {
+  it.each(PAGES)("of %s lead to an existing target", (page) => {
     const text = readFileSync(join(ROOT, page), "utf8").replaceAll(/^```.*?^```$/gms, "");
     const broken = [...text.matchAll(/\]\(([^)\s]+)\)/g)]
       .map((match) => match[1] as string)
@@ -184,7 +184,7 @@ function leadsSomewhere(page: string, link: string): boolean {
   return anchor === undefined || anchorsOf(readFileSync(target, "utf8")).includes(anchor);
 }
 
-/** As GitHub makes them from headings. */
+/** Anchors as GitHub derives them from headings. */
 function anchorsOf(text: string): string[] {
   return [...text.matchAll(/^#+ (.+)$/gm)].map((match) =>
     (match[1] as string)

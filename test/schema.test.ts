@@ -1,5 +1,5 @@
-/** Schemas of inputs, of any library that follows Standard Schema: checked at submit, wherever the task is known, and before the
- *  handler, which receives what the schema makes of the input. */
+/** Input schemas of any library that follows Standard Schema: checked at submit if the task is known, and before the
+ *  handler, which gets the schema's output. */
 import { type } from "arktype";
 import * as v from "valibot";
 import { describe, expect, expectTypeOf, it } from "vitest";
@@ -9,7 +9,7 @@ import { PerdureError, type StandardSchema, task } from "../src/index.ts";
 import { openTestEngine } from "../src/testing/index.ts";
 
 const handle = (input: { day: string; copies: number }) => `${input.day} x ${input.copies}`;
-/** Written by hand, and asynchronous: the interface is all it takes. */
+/** Written by hand, and asynchronous: the interface is all it needs. */
 const own: StandardSchema<{ day: string; copies: number }> = {
   "~standard": {
     version: 1,
@@ -29,7 +29,7 @@ const LIBRARIES = [
 ] as const;
 
 describe.each(LIBRARIES)("a schema of %s", (_, report) => {
-  it("refuses a wrong input at submit, and takes a right one", async () => {
+  it("refuses an invalid input at submit, and accepts a valid one", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([report]);
     const wrong = { day: "today", copies: "3" } as never;
@@ -49,7 +49,7 @@ describe.each(LIBRARIES)("a schema of %s", (_, report) => {
     expect(await job.result()).toBe("today x 3");
   });
 
-  it("fails a job for good whose wrong input came by name", async () => {
+  it("fails a job without retries if its invalid input was submitted by name", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([report]);
     const job = await kit.perdure.submit("report", { day: "today" }, { retry: 5 });
@@ -70,7 +70,7 @@ describe("a schema", () => {
     },
   );
 
-  it("gives the handler what it makes of the input, and the submit the type that it takes", async () => {
+  it("passes its output to the handler, and types the input of the submit", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([remind]);
     const job = await kit.perdure.submit(remind, { at: "2030-05-01" });
@@ -78,7 +78,7 @@ describe("a schema", () => {
     const result = await job.result();
     expectTypeOf(result).toEqualTypeOf<{ at: string; note: string }>();
     expect(result).toEqual({ at: "2030-05-01T00:00:00.000Z", note: "-" });
-    expect((await job.get()).payload).toEqual({ at: "2030-05-01" }); // as it was given
+    expect((await job.get()).payload).toEqual({ at: "2030-05-01" }); // as submitted
   });
 
   it("is checked by a client before it calls its server", async () => {
@@ -104,7 +104,7 @@ describe("a schema", () => {
     expect(await kit.runToEnd(job)).toMatchObject({ state: "failed", reason: "rejected", attempt: 1 });
   });
 
-  it("that is none is refused where the task is made", () => {
+  it("that is invalid is refused when the task is created", () => {
     expect(() => task("bad", { schema: { parse: () => 1 } as never }, () => 1)).toThrow(PerdureError);
   });
 });

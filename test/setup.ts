@@ -1,4 +1,4 @@
-/** Runs before each test file, also where files share a process. */
+/** Runs before each test file, also if files share a process. */
 
 import { configureGlobal } from "fast-check";
 import { afterAll, afterEach } from "vitest";

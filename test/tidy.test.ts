@@ -1,5 +1,5 @@
-/** What must stay true of the tree as a whole: who may import whom, where time and chance may come from, that the
- *  error table and its page agree. Nothing about taste. */
+/** Rules for the whole tree: which folder may import which, where time and randomness may come from, and that the error
+ *  table and its page agree. */
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, sep } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -18,14 +18,14 @@ function read(file: string): string {
   return readFileSync(join(ROOT, file), "utf8");
 }
 
-/** Tests, and what only they use, may import anything. */
+/** Tests, and code that only tests use, may import anything. */
 const isTest = (file: string) => file.endsWith(".test.ts") || file.startsWith("src/store/conformance/");
 const SOURCES = filesUnder("src").filter((file) => !isTest(file));
 const TESTS = [...filesUnder("src").filter(isTest), ...filesUnder("test")];
 
 interface Import {
   readonly file: string;
-  /** A path from the root for one of ours, else the specifier as it stands. */
+  /** A path from the root for our own files, else the specifier itself. */
   readonly target: string;
   readonly typeOnly: boolean;
 }
@@ -43,8 +43,8 @@ function importsOf(file: string): Import[] {
   });
 }
 
-/** `src/core/errors.ts` is in `core`; `src/index.ts` in none. What a dialect adds to the server or the command line is in a folder
- *  of its own, with other rights than its readers: `dialects/server`, `dialects/cli`. */
+/** `src/core/errors.ts` is in `core`; `src/index.ts` in none. What a dialect adds to the server or the command line is
+ *  in a separate folder with other rights than its readers: `dialects/server`, `dialects/cli`. */
 function folderOf(path: string): string {
   const [, folder = "", dialect, ...within] = path.split("/");
   if (!path.startsWith("src/") || dialect === undefined) return "";
@@ -54,7 +54,7 @@ function folderOf(path: string): string {
   return folder === "dialects" && isLayer ? `dialects/${layer}` : folder;
 }
 
-/** `typebox/value` is of `typebox`. */
+/** `typebox/value` belongs to `typebox`. */
 function packageOf(specifier: string): string {
   return specifier
     .split("/")
@@ -86,7 +86,7 @@ function cyclesOf(imports: readonly Import[]): string[][] {
   return cycles;
 }
 
-/** The table of design.md, section 8, with the folders that came since. A folder may always import itself. */
+/** Allowed imports. A folder may always import itself. */
 const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   core: [],
   lib: [],
@@ -97,7 +97,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
   engine: ["core", "lib", "store"], // of the store its port only: see below
   wire: ["core", "contract"],
   worker: ["core", "contract", "wire", "lib", "files"],
-  // Wires the library together, and hands the address of a server to the client.
+  // Wires the library together, and passes the address of a server to the client.
   embedded: ["core", "lib", "store", "engine", "worker", "client", "contract", "dialects"], // of the dialects their settings only
   testing: ["embedded", "core", "lib", "store"],
   server: ["core", "lib", "store", "engine", "contract", "dialects"], // of the store types and ports only: see below
@@ -107,7 +107,7 @@ const MAY_IMPORT: Readonly<Record<string, readonly string[]>> = {
 const SERVER = [...(MAY_IMPORT.server ?? []), "server", "dialects"];
 const CLI = [...(MAY_IMPORT.cli ?? []), "cli", "dialects"];
 
-/** What a dialect brings along for the server and the command line. */
+/** What a dialect adds to the server and the command line. */
 const rightsOf = (folder: string): readonly string[] | undefined => {
   if (folder === "dialects/server") return SERVER;
   if (folder === "dialects/cli") return [...CLI, "dialects/server"];
@@ -179,7 +179,7 @@ describe("imports", () => {
     expect(outside.filter((each) => !allowed(each)).map(show)).toEqual([]);
   });
 
-  it("name files that exist, so that no folder hides behind a barrel but the doors", () => {
+  it("name files that exist, so that only entry points re-export", () => {
     const known = new Set(filesUnder("src"));
     expect(ours.filter(({ target }) => !known.has(target)).map(show)).toEqual([]);
     const barrels = ours.filter(({ target }) => /\/index\.ts$/.test(target));
@@ -190,8 +190,8 @@ describe("imports", () => {
     expect(cyclesOf(ours)).toEqual([]);
   });
 
-  it("leave no file behind that nobody imports", () => {
-    // The supervisor is a program of its own.
+  it("leave no file that is never imported", () => {
+    // The supervisor is a separate program.
     const doors = [
       ...["src/index.ts", "src/core/index.ts", "src/testing/index.ts", "src/client/index.ts", "src/worker/index.ts"],
       ...["src/cli/main.ts", "src/worker/exec/supervisor.mjs"],
@@ -201,7 +201,7 @@ describe("imports", () => {
   });
 });
 
-describe("time and chance", () => {
+describe("time and randomness", () => {
   const CLOCKS = [
     "Date.now",
     "performance.now",
@@ -213,16 +213,16 @@ describe("time and chance", () => {
     "nextTick",
     "queueMicrotask",
   ];
-  /** Where a folder or file may do what others may not. */
+  /** Where a folder or file may use what others may not. */
   const ALLOWED: readonly (readonly [string, readonly string[]])[] = [
     ["src/lib/system-clock.ts", CLOCKS],
     ["src/lib/system-timers.ts", CLOCKS],
     ["src/store/sqlite/open.ts", ["setTimeout"]], // before there is an engine
     ["src/store/sqlite/watch.ts", ["setInterval"]], // of the file system,
-    ["src/worker/exec/supervisor.mjs", CLOCKS], // a program of its own, which outlives its worker
+    ["src/worker/exec/supervisor.mjs", CLOCKS], // a separate program, which outlives its worker
   ];
 
-  it("come from outside: core, lib, wire, store, engine and worker have none of their own", () => {
+  it("come from outside: core, lib, wire, store, engine and worker do not create them", () => {
     const wrong: string[] = [];
     for (const file of SOURCES) {
       if (!["core", "lib", "wire", "store", "engine", "worker"].includes(folderOf(file))) continue;
@@ -263,7 +263,7 @@ describe("sources", () => {
 
   it("use nothing that turns text into code or a shell", () => {
     const wrong = SOURCES.filter((file) => {
-      // In a dialect it is what an author wrote: input of a job, for a shell that its own file names.
+      // In a dialect it is text from an author: input of a job, for a shell that its own file names.
       const text = withoutComments(read(file));
       const isShell = folderOf(file) !== "dialects" && text.includes("shell: true");
       return isShell || /\beval\(|new Function\(|node:vm/.test(text);
@@ -271,7 +271,7 @@ describe("sources", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("outside the dialects name no source system, but for the presets", () => {
+  it("outside the dialects name no source system, except in presets", () => {
     // A preset is part of the policy format, so the list of presets and their table name the systems they come from.
     const allowed = ["src/core/policy/policy.ts", "src/core/policy/presets.ts"];
     const NAMES = /\bopal|opal\b|fluster|noetl|attune|agent[-_ ]?task|cluster[-_ ]?agent[-_ ]?role|hortator/i;
@@ -292,7 +292,7 @@ describe("sources", () => {
 });
 
 describe("tests", () => {
-  it("are never narrowed to a few, and skipped only with the reason in their name", () => {
+  it("never use `only`, and are skipped only with the reason in their name", () => {
     const wrong = TESTS.filter((file) => file !== "test/tidy.test.ts").flatMap((file) => {
       const lines = read(file).split("\n");
       return lines
@@ -309,7 +309,7 @@ describe("the error table", () => {
     expect([...documented].sort()).toEqual(Object.keys(ERROR_CODES).sort());
   });
 
-  it("has no code that nothing raises, but for those that are reserved", () => {
+  it("has no code that nothing raises, except reserved ones", () => {
     const reserved = [...read("docs/errors.md").matchAll(/^\| `([a-z_]+)` \| reserved /gm)].map(([, code]) => code);
     const raisers = SOURCES.filter((file) => file !== "src/core/errors.ts").map(read);
     const unused = Object.keys(ERROR_CODES).filter((code) => !raisers.some((text) => text.includes(`"${code}"`)));
@@ -318,7 +318,7 @@ describe("the error table", () => {
 });
 
 describe("the architecture page", () => {
-  it("names files that exist, and counts the files of its walks", () => {
+  it("names files that exist, and counts the files of its walkthroughs", () => {
     const page = read("ARCHITECTURE.md");
     const named = [...page.matchAll(/`((?:src|test|docs)\/[^`*]+)`/g)].map(([, path]) => path as string);
     expect(named.filter((path) => !existsSync(join(ROOT, path)))).toEqual([]);

@@ -1,5 +1,6 @@
-/** Which tier of tests this is. Whole files of the second tier are named `*.full.test.ts`; this is for what a file of the first
- *  tier does more of in the second: both stores instead of one, all pages instead of one, more random work. */
+/** Which tier of tests runs. Files of the second tier (`npm run test:full`) are named `*.full.test.ts`; this is for
+ *  files of the first tier (`npm test`) that do more in the second: both stores instead of one, all pages instead of
+ *  one, more random work. */
 export const IS_FULL = process.env.PERDURE_FULL === "1" || process.env.PERDURE_SOAK === "1";
 
 /** All of them in the second tier, only the first in the first. */
@@ -7,13 +8,13 @@ export function inFull<T>(all: readonly [T, ...T[]]): readonly T[] {
   return IS_FULL ? all : all.slice(0, 1);
 }
 
-/** How often random work is repeated: a tenth in the first tier, but not less than 20 times. */
+/** How often random work is repeated: a tenth in the first tier, but at least 20 times. */
 export function rounds(inFull: number): number {
   return IS_FULL ? inFull : Math.min(inFull, Math.max(20, inFull / 10));
 }
 
-/** Where random work starts. It is always the same in the first tier, so that `npm test` fails only for a change. Each run of
- *  the second has another one, and prints it; PERDURE_SEED=… runs one again. */
+/** The seed of random work. It is fixed in the first tier, so that `npm test` fails only because of a change. Each run
+ *  of the second uses a new one, and prints it; PERDURE_SEED=… repeats a run. */
 export const SEED = seed();
 
 function seed(): number {
@@ -22,7 +23,7 @@ function seed(): number {
   return IS_FULL ? 1 + Math.floor(Math.random() * 2 ** 31) : 1;
 }
 
-/** The seeds of repeated random work, one for each round; only the one that PERDURE_SEED names, if it does. */
+/** The seeds of repeated random work, one per round; only the one in PERDURE_SEED, if it is set. */
 export function seedsFor(what: string, count: number): readonly number[] {
   if (process.env.PERDURE_SEED) return [SEED];
   console.log(`${what}: ${count} from PERDURE_SEED=${SEED} on`);

@@ -1,4 +1,5 @@
-/** What a user sees who makes a mistake: one error, at the right place, in words. One run of the compiler for all of them. */
+/** What users see when they make a type mistake: one readable error, at the right position. One run of the compiler for
+ *  all of them. */
 import { execFile } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";

@@ -1,5 +1,5 @@
-/** What the compiler promises to users. `tsc --noEmit` is the test: a line marked as an error must be one, and no other
- *  may be. The functions below are compiled and never called. */
+/** What the compiler guarantees to users. `tsc --noEmit` is the test: a line marked as an error must be one, and no
+ *  other may be. The functions below are compiled and never called. */
 import { describe, expect, expectTypeOf, it } from "vitest";
 import { Entrypoint, type FlusterStatus, fluster, type Resubmitted, resubmit } from "../src/dialects/index.ts";
 import {
@@ -35,7 +35,7 @@ describe("a task", () => {
     expectTypeOf(lines).toEqualTypeOf<Task<string[], string>>();
   });
 
-  it("of any types fits a list of tasks", () => {
+  it("of any types can be part of a list of tasks", () => {
     const all: AnyTask[] = [resize, tick, log, maybe, lines];
     expect(all).toHaveLength(5);
   });
@@ -68,7 +68,7 @@ describe("a task", () => {
       await ctx.submit(resize, { url: 7 });
       // @ts-expect-error: it is a child of this job
       await ctx.submit(tick, undefined, { parent: "job_1" });
-      // @ts-expect-error: a job that is no child
+      // @ts-expect-error: a job that is not a child
       await ctx.waitFor(["job_1"]);
     });
   });
@@ -82,7 +82,7 @@ describe("a task", () => {
 });
 
 describe("what is submitted", () => {
-  it("must be what the handler takes, and may be left out only where it takes none", () => {
+  it("must be the handler's input, and may be left out only if it takes none", () => {
     async function compiled(perdure: Perdure) {
       await perdure.submit(resize, { url: "a" });
       await perdure.submit(resize, { url: "a", width: 3 }, { key: "k", delay: "1s", priority: 0, tags: ["t"] });
@@ -101,13 +101,13 @@ describe("what is submitted", () => {
       await perdure.submit(resize, { url: "a", height: 3 });
       // @ts-expect-error: not a list
       await perdure.submit(lines, "a");
-      // @ts-expect-error: it takes nothing
+      // @ts-expect-error: it takes no input
       await perdure.submit(log, { url: "a" });
-      // @ts-expect-error: the wrong type, where one may be left out
+      // @ts-expect-error: the wrong type, though it may be left out
       await perdure.submit(maybe, { n: "1" });
       // @ts-expect-error: no such option
       await perdure.submit(resize, { url: "a" }, { dealy: "1s" });
-      // @ts-expect-error: options do not take the place of the input
+      // @ts-expect-error: options are not accepted in place of the input
       await perdure.submit(lines, { delay: "1s" });
     }
     expectTypeOf(compiled).returns.resolves.toBeVoid();
@@ -124,8 +124,8 @@ describe("what is submitted", () => {
   });
 });
 
-describe("what comes back", () => {
-  it("is what the handler returns, without its promise", () => {
+describe("what is returned", () => {
+  it("is the handler's result, without its promise", () => {
     async function compiled(perdure: Perdure) {
       const job = await perdure.submit(resize, { url: "a" });
       expectTypeOf(job).toEqualTypeOf<JobHandle<{ width: number; ok: true }>>();
@@ -142,13 +142,13 @@ describe("what comes back", () => {
     expectTypeOf(compiled).returns.resolves.toBeVoid();
   });
 
-  it("from many is one answer each, and its error only when it is refused", () => {
+  it("from many is one answer each, with an error only if it is refused", () => {
     async function compiled(perdure: Perdure) {
       const answers = await perdure.submitMany([{ task: resize, input: { url: "a" } }, { task: "by-name" }]);
       for (const answer of answers) {
         if (answer.ok) expectTypeOf(answer.job).toEqualTypeOf<JobHandle<unknown>>();
         else expectTypeOf(answer.error.code).toExtend<string>();
-        // @ts-expect-error: not before `ok` was looked at
+        // @ts-expect-error: not before `ok` was checked
         void answer.job;
       }
     }
@@ -178,7 +178,7 @@ describe("work", () => {
     async function compiled(perdure: Perdure) {
       await using worker = await perdure.work([resize, tick, log, maybe, lines], { concurrency: 3 });
       expectTypeOf(worker.running).toBeNumber();
-      // @ts-expect-error: a function is no task
+      // @ts-expect-error: a function is not a task
       await perdure.work([() => 1]);
       // @ts-expect-error: no such option
       await perdure.work([tick], { slots: 3 });
@@ -187,7 +187,7 @@ describe("work", () => {
   });
 });
 
-describe("the door of the dialects", () => {
+describe("the entry point of the dialects", () => {
   it("takes an engine or a client, and the tasks of both", () => {
     async function compiled(perdure: Perdure) {
       const client = fluster(perdure);

@@ -1,4 +1,4 @@
-/** Reads a whole database through the public API and checks what must be true of every job, whatever happened to the
+/** Reads a whole database through the public API and checks the invariants of every job, whatever happened to the
  *  processes that worked on it. Returns what it read. */
 import type { AttemptRow, JobInfo, Perdure, PerdureEvent } from "perdure";
 import { foldEvents, type JobEvent } from "perdure/core";
@@ -8,7 +8,7 @@ export interface Audited {
   readonly jobs: ReadonlyMap<string, JobInfo>;
   /** Of each job, in order. */
   readonly events: ReadonlyMap<string, readonly JobEvent[]>;
-  /** Those of no job. */
+  /** Events that belong to no job. */
   readonly engineEvents: readonly PerdureEvent[];
 }
 
@@ -29,7 +29,7 @@ export async function audit(perdure: Perdure): Promise<Audited> {
 
 const PATIENCE_MS = 60_000;
 
-/** A feed lags behind for as long as anybody on the same server has a transaction open, in whatever schema: then it is read on. */
+/** A feed lags while any transaction is open on the same server, in any schema: then it is read again. */
 async function wholeFeed(perdure: Perdure, jobs: ReadonlyMap<string, JobInfo>) {
   const events = new Map<string, JobEvent[]>([...jobs.keys()].map((id) => [id, []]));
   const engineEvents: PerdureEvent[] = [];
@@ -61,11 +61,11 @@ const ENDINGS = [
   "attempt.interrupted",
 ];
 
-/** The row, the events and the attempts of one job tell the same story, and it is a legal one. */
+/** The row, the events and the attempts of one job agree, and are a legal history. */
 function auditJob(job: JobInfo, events: readonly JobEvent[], attempts: readonly AttemptRow[]): void {
   const folded = foldEvents(events);
   const row = Object.fromEntries(Object.keys(folded).map((field) => [field, job[field as keyof JobInfo]]));
-  expect(row, "the row is the fold of its events").toEqual(folded);
+  expect(row, "the row equals the fold of its events").toEqual(folded);
 
   auditChapters(job, events);
   auditAttempts(job, events, attempts);
@@ -90,7 +90,7 @@ function auditChapters(job: JobInfo, events: readonly JobEvent[]): void {
   expect(chapter).toBe(job.chapter);
 }
 
-/** Each attempt began once, ended once, has one row, and the rows say what the events say. */
+/** Each attempt started once, ended once, has one row, and the rows agree with the events. */
 function auditAttempts(job: JobInfo, events: readonly JobEvent[], attempts: readonly AttemptRow[]): void {
   const starts = events.filter((event) => event.name === "attempt.started");
   const ends = events.filter((event) => ENDINGS.includes(event.name));
@@ -142,7 +142,7 @@ function nameOf(row: AttemptRow, ended: JobEvent): string {
   }
 }
 
-/** What was charged in this chapter is what happened in it, and no more than was granted. */
+/** The failures counted in this chapter match its events, and do not exceed the policy. */
 function auditBudgets(job: JobInfo, events: readonly JobEvent[]): void {
   const { maxAttempts, workerLost } = job.policy;
   const chapter = events.slice(events.findLastIndex((event) => event.name === "job.redriven") + 1);
@@ -164,7 +164,7 @@ function auditBudgets(job: JobInfo, events: readonly JobEvent[]): void {
   const last = chapter.filter((event) => ENDINGS.includes(event.name)).slice(-(workerLost.poison?.losses ?? 0));
   expect(
     last.map(({ name }) => name),
-    "poison is a row of losses",
+    "poison is a series of losses",
   ).toEqual(last.map(() => "attempt.lost"));
   const sessions = new Set(last.map(({ data }) => (data as { session: string }).session));
   expect(sessions.size, "in different sessions").toBe(workerLost.poison?.losses);

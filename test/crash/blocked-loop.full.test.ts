@@ -28,7 +28,7 @@ describe("a handler that blocks its process past the lease", () => {
       expect(jobs.get(job.id)?.result).toEqual({ pid: other.pid, attempt: 2 });
       expect([blocked.errors, other.errors]).toEqual(["", ""]);
 
-      // Afterwards it works on, in a new session.
+      // Afterwards it continues in a new session.
       await other.kill();
       const next = await perdure.submit("job", { work: "quick" });
       expect(await next.result({ timeout: "60s" })).toMatchObject({ pid: blocked.pid, attempt: 1 });
@@ -37,11 +37,11 @@ describe("a handler that blocks its process past the lease", () => {
   );
 
   it(
-    "loses nothing where no other process is awake to miss it",
+    "loses nothing if no other process is awake to notice",
     async () => {
       const url = newFile();
       const before = await open(url);
-      // Blocks shorter and longer than the lease, one after the other, beside handlers that only wait.
+      // Blocks for less and more than the lease, alternately, beside handlers that only wait.
       const blocks = [400, 1_200, 1_700, 2_300, 3_500];
       const inputs = blocks.flatMap((ms) => [
         { work: "block", ms },

@@ -1,9 +1,9 @@
-/** A cancel asked in one process reaches the handler in another at once, not with its next renewal. */
+/** A cancel requested in one process reaches the handler in another at once, not with its next renewal. */
 import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
 import { open, STORES, startWorker, stopOutsideTransaction, TEST_MS } from "./kit.ts";
 
-/** Renewals come every twenty seconds with this lease: whatever is much quicker did not wait for one. */
+/** With this lease renewals come every twenty seconds: anything much faster did not wait for one. */
 const LEASE = "60s";
 
 describe.each(STORES)("on $name", (store) => {
@@ -25,7 +25,7 @@ describe.each(STORES)("on $name", (store) => {
         expect(await job.get()).toMatchObject({ state: "cancelled", attempt: 1, failures: 0 });
       }
       console.log(`cancel: ended after ${took.join(", ")} ms`);
-      // The best of five says what the engine does; the others may have waited for a busy machine.
+      // The best of five shows what the engine does; the others may have waited for a busy machine.
       expect(Math.min(...took)).toBeLessThan(1_000);
       expect(took.sort((a, b) => a - b)[2]).toBeLessThan(5_000);
       await audit(perdure);
@@ -35,14 +35,14 @@ describe.each(STORES)("on $name", (store) => {
   );
 
   it(
-    "ends a job whose worker died before it heard of the cancel",
+    "ends a job whose worker was killed before it received the cancel",
     async () => {
       const { url } = store.newPlace();
       const perdure = await open(url, { lease: LEASE });
       const worker = await startWorker(url, { lease: LEASE });
       const job = await perdure.submit("job", { work: "hold", stubborn: true });
       await worker.line(`start ${job.id} 1`);
-      await stopOutsideTransaction(worker, perdure); // so that it cannot hear
+      await stopOutsideTransaction(worker, perdure); // so that it cannot receive it
       await job.cancel();
       await worker.kill();
       await expect(job.result({ timeout: "60s" })).rejects.toMatchObject({ code: "job_cancelled" });
@@ -53,7 +53,7 @@ describe.each(STORES)("on $name", (store) => {
   );
 
   it(
-    "gives the finished work the right of way: a cancel that came too late changes nothing",
+    "keeps finished work: a cancel that came too late changes nothing",
     async () => {
       const { url } = store.newPlace();
       const perdure = await open(url, { lease: LEASE });

@@ -1,4 +1,5 @@
-/** F11: a process that is asked to end. Nothing is charged for it; if it dies on the way, its lease brings the rest. */
+/** F11: a process that receives SIGTERM. Nothing counts as an attempt because of it; if it is killed on the way, the
+ *  lease does the rest. */
 import { describe, expect, it } from "vitest";
 import { IS_FULL } from "../tier.ts";
 import { audit } from "./audit.ts";
@@ -33,7 +34,7 @@ describe.each(STORES)("on $name", (store) => {
       ["listens to its signal", false],
       ["does not listen", true],
     ])(
-      "hands back the job of a handler that %s, and charges nothing",
+      "releases the job of a handler that %s, not counted as an attempt",
       async (_, stubborn) => {
         const { url } = store.newPlace();
         const perdure = await open(url);
@@ -60,7 +61,7 @@ describe.each(STORES)("on $name", (store) => {
 
   describe("SIGKILL during the drain", () => {
     it(
-      "of a handler that goes on is a lost worker, once",
+      "of a handler that keeps running is a lost worker, once",
       async () => {
         const { url } = store.newPlace();
         const perdure = await open(url, { lease: "1s" });
@@ -80,7 +81,7 @@ describe.each(STORES)("on $name", (store) => {
     );
 
     it.runIf(IS_FULL)(
-      "at any moment leaves nothing behind that nobody takes up",
+      "at any moment leaves no job behind that no worker takes",
       async () => {
         const dice = new Dice("drain");
         const rounds = Math.ceil(8 * store.share);

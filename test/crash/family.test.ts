@@ -1,5 +1,6 @@
-/** Families under kill -9: parents that wait, children that end while nobody is there to wake them, cancels that are passed
- *  on. Whatever dies, each child is there once, and every parent ends with what its children made. */
+/** Parents and children under kill -9: parents that wait, children that end while no process is there to wake them,
+ *  cancels that are passed on. Whatever is killed, each child exists once, and every parent ends with the results of
+ *  its children. */
 import { describe, expect, it } from "vitest";
 import { IS_FULL } from "../tier.ts";
 import { audit } from "./audit.ts";
@@ -10,7 +11,7 @@ const WORKERS = 3;
 
 describe.each(STORES)("families on $name", (store) => {
   it.runIf(IS_FULL)(
-    "all end with what their children made, while workers are killed at random",
+    "all end with their children's results, while workers are killed at random",
     async () => {
       const dice = new Dice("families");
       const { url } = store.newPlace();
@@ -53,7 +54,7 @@ describe.each(STORES)("families on $name", (store) => {
   );
 
   it(
-    "are cancelled to the last grandchild, also when who cancels is killed at once",
+    "are cancelled to the last grandchild, even if the cancelling process is killed at once",
     async () => {
       const { url } = store.newPlace();
       const perdure = await open(url, { lease: "1s" });
@@ -61,7 +62,7 @@ describe.each(STORES)("families on $name", (store) => {
       await worker.line("ready");
       const job = await perdure.submit("grandparent", [Array(20).fill(1), Array(20).fill(2)]);
       const live = async () => (await perdure.jobs({ state: ["queued", "running", "blocked"], limit: 1_000 })).jobs;
-      await until("the grandchildren are there", async () => (await live()).length > 20 || undefined);
+      await until("the grandchildren exist", async () => (await live()).length > 20 || undefined);
       await worker.kill();
       const other = start("family", { url, concurrency: 1 });
       await other.line("ready");

@@ -1,5 +1,5 @@
-/** F30: what `perdure run` reports as stored was flushed before: each file, and the folders on the way to it. strace shows the
- *  order; `npm run test:power` cuts the power. */
+/** F30: what `perdure run` reports as stored was flushed before: each file, and the folders on its path. strace shows
+ *  the order; `npm run test:power` cuts the power. */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ import { notTested, straceProblem } from "./strace.ts";
 const SCRIPT =
   'cd "$PERDURE_OUTPUT_DIR"; echo out; mkdir artifacts/deep; echo a > artifacts/deep/a; echo "{}" > result.json';
 
-/** One attempt, under strace; the paths that were flushed, in order. */
+/** One attempt under strace; returns the flushed paths in order. */
 function runUnder(...options: string[]) {
   const { cwd, data } = newPlace();
   const trace = join(cwd, "trace");
@@ -46,11 +46,11 @@ function runUnder(...options: string[]) {
 const why = straceProblem();
 if (why !== null) notTested("test/crash/flush.test.ts", why);
 else {
-  describe("what an attempt leaves", () => {
+  describe("the files of an attempt", () => {
     let hasOwnCall = false;
 
     it(
-      "is flushed, with the folders on the way to it, before its end is stored",
+      "are flushed, with the folders on their paths, before its end is stored",
       () => {
         const { status, flushed, stderr } = runUnder();
         expect([status, stderr.includes("succeeded")]).toEqual([0, true]);
@@ -58,7 +58,7 @@ else {
         const before = flushed.slice(0, settled).map(({ path }) => path);
         const dir = "/artifacts/JOB/attempt_1";
         const files = ["stdout.log", "result.json", "artifacts/deep/a", "artifacts/deep", "artifacts"];
-        const folders = ["", "/artifacts", "/artifacts/JOB", dir]; // "": that of the database
+        const folders = ["", "/artifacts", "/artifacts/JOB", dir]; // "": the one of the database
         expect(before).toEqual(expect.arrayContaining([...folders, ...files.map((name) => `${dir}/${name}`)]));
         expect(before).not.toContain(`${dir}/stderr.log`); // it is empty
         hasOwnCall = flushed.every(({ call, path }) => call === "fsync" || path.startsWith(dir));
@@ -67,7 +67,7 @@ else {
     );
 
     it.runIf(IS_FULL)(
-      "that a worker sent must be sent again if its flush failed: a second flush would succeed without the bytes",
+      "sent by a worker must be sent again if their flush failed: a second flush would succeed without the bytes",
       () => {
         const { cwd } = newPlace();
         const blobs = new URL("../../src/store/directory-blobs.ts", import.meta.url);
@@ -80,7 +80,7 @@ else {
         const strace = ["-f", "--seccomp-bpf", "-qq", "-y", "-o", join(cwd, "trace"), "-e", "trace=fdatasync,pwrite64"];
         const fault = ["-e", "inject=fdatasync:error=EIO:when=1"];
         const node = [process.execPath, "--import", "tsx", "--input-type=module", "-e", script];
-        // One thread: strace counts for each.
+        // One thread: strace counts per thread.
         const env = { ...process.env, UV_THREADPOOL_SIZE: "1" };
         const { stdout, stderr } = spawnSync("strace", [...strace, ...fault, ...node], { encoding: "utf8", env });
         expect([stderr, stdout]).toEqual(["", 'EIO {"size":3}\n']);
@@ -91,7 +91,7 @@ else {
     );
 
     it.runIf(IS_FULL)(
-      "is not reported as stored if the disk does not take it",
+      "are not reported as stored if the disk fails",
       ({ skip }) => {
         if (!hasOwnCall) skip("SQLite flushes by the same call here, and would fail before");
         const { status, told, stderr } = runUnder("-e", "inject=fdatasync:error=EIO");

@@ -1,6 +1,6 @@
-/** The tools of the crash tests: real processes on a real store, ended the hard way, and an audit of what they left.
- *  Children are the scripts in `children/`; they import "perdure" and so run the built package, as users do. A child
- *  speaks in lines on stdout and tests wait for lines, events and states; a deadline only guards against hanging. */
+/** Tools of the crash tests: real processes on a real store, killed, and an audit of what they left. Children are the
+ *  scripts in `children/`; they import "perdure" and so run the built package, as users do. A child prints lines on
+ *  stdout, and tests wait for lines, events and states; a deadline only guards against hanging. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, existsSync, fstatSync, openSync, readFileSync, readSync } from "node:fs";
 import { createInterface } from "node:readline";
@@ -15,11 +15,11 @@ export { newFile, POSTGRES, SQLITE, STORES } from "./stores.ts";
 /** With `PERDURE_SOAK=1` the long tests run ten times longer. */
 export const SOAK = process.env.PERDURE_SOAK === "1" ? 10 : 1;
 
-/** Far beyond what anything here takes, also on a busy machine: reaching it means that something hangs. */
+/** Far longer than anything here takes, also on a busy machine: reaching it means that something hangs. */
 export const DEADLINE_MS = 60_000;
 const POLL_MS = 20;
 
-/** A test as a whole: above the deadlines within it, so that those speak first. */
+/** Timeout of a whole test: longer than the deadlines within it, so that those are reported first. */
 export const TEST_MS = 150_000 * SOAK;
 
 // Randomness, with its seed printed.
@@ -41,7 +41,7 @@ export class Dice {
     return ((t ^ (t >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** A whole number from `from` to `to`, both included. */
+  /** An integer from `from` to `to`, both included. */
   between(from: number, to: number): number {
     return from + Math.floor(this.next() * (to - from + 1));
   }
@@ -51,7 +51,7 @@ export class Dice {
   }
 }
 
-// What each test starts and leaves nothing of.
+// Cleanup of what each test starts.
 
 const children = new Set<Child>();
 const opened = new Set<Perdure>();
@@ -63,7 +63,7 @@ whenTestIsOver(async () => {
   for (const set of [children, opened]) set.clear();
 });
 
-/** An engine in the test's own process. Mind that it reaps, like any other. */
+/** An engine in the test's own process. It reaps like any other. */
 export async function open(url: string, options: OpenOptions = {}): Promise<Perdure> {
   const perdure = await Perdure.open({ url, retention: KEPT, ...options });
   opened.add(perdure);
@@ -78,7 +78,7 @@ type ChildName = "worker" | "submitter" | "family";
 
 export class Child {
   readonly pid: number;
-  /** Of its store; on PostgreSQL with a name for its connections. */
+  /** Options of its store; on PostgreSQL with a name for its connections. */
   readonly url: string;
   readonly lines: string[] = [];
   readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
@@ -94,7 +94,7 @@ export class Child {
     const child = spawn(command, args, { stdio: ["pipe", "pipe", "pipe"] });
     this.#process = child;
     this.pid = child.pid as number;
-    child.stdin?.on("error", () => {}); // it may die while we speak to it
+    child.stdin?.on("error", () => {}); // it may exit while we write to it
     child.stderr?.on("data", (chunk) => {
       this.#errors += String(chunk);
     });
@@ -116,17 +116,17 @@ export class Child {
   get isOver(): boolean {
     return this.#over;
   }
-  /** What it wrote to stderr: the engine's errors, and Node's. */
+  /** Its stderr: errors of the engine and of Node. */
   get errors(): string {
     return this.#errors;
   }
 
-  /** The first line that begins with this text; from `after` on, if given. */
+  /** The first line that begins with this text; from `after` on, if passed. */
   async line(start: string, after = 0): Promise<string> {
     return until(`${this.#name} says "${start}"`, (wake) => {
       const found = this.lines.slice(after).find((line) => line.startsWith(start));
       if (found !== undefined) return found;
-      if (this.#over) throw new Error(`${this.#name} ended before it said "${start}"\n${this.#errors}`);
+      if (this.#over) throw new Error(`${this.#name} ended before it printed "${start}"\n${this.#errors}`);
       this.#listeners.add(wake);
       return undefined;
     });
@@ -140,13 +140,13 @@ export class Child {
     if (!this.#over) process.kill(this.pid, signal);
   }
 
-  /** kill -9, and wait until it is gone. */
+  /** kill -9, and waits until it has exited. */
   async kill(): Promise<void> {
     this.signal("SIGKILL");
     await this.ended;
   }
 
-  /** Also what is stopped dies of SIGKILL; a tracee, named by its "pid" line, outlives its strace. */
+  /** SIGKILL also ends a stopped process; a tracee, named by its "pid" line, outlives its strace. */
   destroy(): void {
     if (this.#over) return;
     const traced = this.lines.find((line) => line.startsWith("pid "));
@@ -154,7 +154,7 @@ export class Child {
       try {
         process.kill(pid, "SIGKILL");
       } catch {
-        // It went by itself in this moment.
+        // It exited by itself at this moment.
       }
     }
   }
@@ -182,7 +182,7 @@ export function start(name: ChildName, settings: Settings, under: readonly strin
 
 let started = 0;
 
-/** A worker that has its session. */
+/** A worker with an open session. */
 export async function startWorker(url: string, settings: object = {}): Promise<Child> {
   const child = start("worker", { url, ...settings });
   await child.line("ready");
@@ -193,7 +193,7 @@ export async function startWorker(url: string, settings: object = {}): Promise<C
 
 type Look<T> = (wake: () => void) => T | undefined | Promise<T | undefined>;
 
-/** The first answer that is not undefined. Looks again when woken, and every few milliseconds. */
+/** The first answer that is not undefined. Checks again when woken, and every few milliseconds. */
 export async function until<T>(what: string, look: Look<T>, deadlineMs = DEADLINE_MS): Promise<T> {
   const start = performance.now();
   for (;;) {
@@ -203,19 +203,19 @@ export async function until<T>(what: string, look: Look<T>, deadlineMs = DEADLIN
     });
     const found = await look(wake);
     if (found !== undefined) return found;
-    if (performance.now() - start > deadlineMs) throw new Error(`waited for ${deadlineMs} ms, in vain: ${what}`);
+    if (performance.now() - start > deadlineMs) throw new Error(`timed out after ${deadlineMs} ms: ${what}`);
     const timer = setTimeout(wake, POLL_MS);
     await woken;
     clearTimeout(timer);
   }
 }
 
-/** Lets time pass that is itself the fault: how long a machine sleeps, when a process is killed. */
+/** Waits in real time as part of the fault: how long a machine sleeps, when a process is killed. */
 export function pass(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
 
-/** Waits until nothing is queued or running, for as long as anything moves. */
+/** Waits until nothing is queued or running, as long as there is progress. */
 export async function drained(perdure: Perdure): Promise<void> {
   let seen = "";
   let movedAt = performance.now();
@@ -228,15 +228,15 @@ export async function drained(perdure: Perdure): Promise<void> {
       const now = JSON.stringify(queues);
       if (now !== seen) movedAt = performance.now();
       seen = now;
-      if (performance.now() - movedAt > DEADLINE_MS) throw new Error(`nothing moves any more: ${now}`);
+      if (performance.now() - movedAt > DEADLINE_MS) throw new Error(`no progress: ${now}`);
       return undefined;
     },
     TEST_MS,
   );
 }
 
-/** Stops a process, and makes sure that it holds no lock in the database: whoever does stops others too, and that is
- *  another story. */
+/** Stops a process, and makes sure that it holds no lock in the database: a lock would stop other processes too, which
+ *  is a different test. */
 export async function stopOutsideTransaction(child: Child, perdure: Perdure): Promise<void> {
   await until("the process is stopped and the database is free", async () => {
     child.signal("SIGSTOP");
@@ -247,13 +247,13 @@ export async function stopOutsideTransaction(child: Child, perdure: Perdure): Pr
   });
 }
 
-/** Ends the lease of a worker that is stopped. */
+/** Ends the lease of a stopped worker. */
 export async function endLease(worker: Child): Promise<void> {
   const session = (await worker.line("ready")).split(" ")[1] as string;
   await endLeaseOf(session, worker.url);
 }
 
-/** SQLite has one lock for all who write. */
+/** SQLite has one lock for all writers. */
 async function isFree(perdure: Perdure, child: Child): Promise<boolean> {
   const written = perdure.resume("probe").then(() => true); // changes nothing, but needs the lock
   if (await Promise.race([written, pass(300).then(() => false)])) return true;
@@ -262,14 +262,14 @@ async function isFree(perdure: Perdure, child: Child): Promise<boolean> {
   return false;
 }
 
-/** SIGSTOP takes effect a little after it was sent. */
+/** SIGSTOP takes effect shortly after it was sent. */
 export async function stopped(child: Child): Promise<void> {
   const path = `/proc/${child.pid}/stat`;
   if (!existsSync("/proc/self/stat")) return pass(100);
   await until("the process is stopped", () => (/\) T /.test(readFileSync(path, "utf8")) ? true : undefined));
 }
 
-/** A file that others append lines to. Reads only what is new: it is looked at many times a second. */
+/** A file to which others append lines. Reads only what is new, because it is polled many times a second. */
 export class LineFile {
   readonly path: string;
   readonly lines: string[] = [];
@@ -279,7 +279,7 @@ export class LineFile {
     this.path = path;
   }
 
-  /** All lines so far. One without its end was being written when its process died. */
+  /** All lines so far. An incomplete line was being written when its process was killed. */
   look(): readonly string[] {
     if (!existsSync(this.path)) return this.lines;
     const file = openSync(this.path, "r");

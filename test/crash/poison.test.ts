@@ -6,7 +6,7 @@ import { audit } from "./audit.ts";
 import { type Child, drained, open, SQLITE, STORES, start, TEST_MS, until } from "./kit.ts";
 
 it(
-  "is failed as poison after three quick losses, while healthy jobs go on",
+  "is failed as poison after three quick losses, while healthy jobs continue",
   async () => {
     const { url } = SQLITE.newPlace();
     const perdure = await open(url, { lease: "1s" });
@@ -14,36 +14,36 @@ it(
     const poison = await perdure.submit("job", { work: "poison" });
     answers.push(...(await perdure.submitMany(healthy(150))));
 
-    // Two workers, each restarted as soon as it dies.
+    // Two workers, each restarted as soon as it exits.
     const first = supervise(url, async () => {});
     const second = supervise(url, async () => {});
     await expect(poison.result({ timeout: "120s" })).rejects.toMatchObject({ code: "job_failed", reason: "poison" });
     await drained(perdure);
-    // The last one may not have been heard of yet.
+    // The last exit may not have been noticed yet.
     await until("three deaths are noticed", () => first.deaths() + second.deaths() >= 3 || undefined);
     await Promise.all([first.end(), second.end()]);
 
     expect(first.deaths() + second.deaths()).toBe(3);
     await expectOnePoison(perdure, poison.id, answers);
 
-    // A person may try it again: a new chapter, with a clean slate.
+    // A person may try it again: a new chapter, with counters reset.
     expect(await perdure.redrive(poison.id)).toMatchObject({ chapter: 2, losses: 0, streak: 0 });
   },
   TEST_MS,
 );
 
-// Who may be tried beside whom is decided by the store.
+// The store decides which jobs may run beside a suspect.
 describe.each(STORES)("on $name", (store) => {
   it.runIf(IS_FULL)(
-    "does not drag along the jobs that die beside it time and again",
+    "does not take down the jobs that were lost beside it",
     async () => {
       const { url } = store.newPlace();
       const perdure = await open(url, { lease: "1s" });
       const poison = await perdure.submit("job", { work: "poison" });
       const answers = await perdure.submitMany(healthy(9, 300));
 
-      // One worker with room for all ten. It comes back only when everything is due again: what died together is
-      // started together, as long as nothing keeps it apart.
+      // One worker with capacity for all ten. It restarts only when everything is due again: jobs lost together start
+      // together, unless something separates them.
       const worker = supervise(url, async () => {
         await until("everything that waits is due", async () => {
           const [queue] = await perdure.queues();
@@ -66,14 +66,15 @@ function healthy(count: number, ms?: number) {
   return Array.from({ length: count }, (_, i) => ({ task: "job", input: { work: "sleep", ms: ms ?? i % 30 } }));
 }
 
-/** Keeps a worker running, as an init system would, and counts how often it died by itself. */
+/** Keeps a worker running, like an init system, and counts how often it exited by itself. */
 function supervise(url: string, beforeRestart: () => Promise<void>) {
   let over = false;
   let deaths = 0;
   let worker: Child | null = null;
   const supervised = (async () => {
     while (!over) {
-      // With a short lease a busy machine would lose workers by itself, and that counts for the job. The kernel tells of deaths.
+      // With a short lease a busy machine would lose workers by itself, which would count against the job. The kernel
+      // reports exits.
       worker = start("worker", { url, quiet: true, lease: "60s" });
       const { signal } = await worker.ended;
       expect([signal, worker.errors]).toEqual(["SIGKILL", ""]);

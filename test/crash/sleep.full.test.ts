@@ -1,5 +1,5 @@
-/** F03, F41: processes that are stopped for longer than a lease of real time. When all of them slept nobody is late; when one
- *  slept alone it is late, and may be given the same job again. */
+/** F03, F41: processes that are stopped for longer than a lease of real time. If all of them slept, none is late; if
+ *  one slept alone, it is late, and may get the same job again. */
 import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
 import {
@@ -21,11 +21,11 @@ const SLEEPS = [
   { lease: 3_000, ms: 7_000 },
 ];
 
-// Most of it is waiting for real time: the second store has its turn in the long run.
+// Most of it is waiting in real time: the second store is tested in the long run.
 describe.each(SOAK > 1 ? STORES : [SQLITE])("on $name", (store) => {
   describe("a machine that slept", () => {
     it.each(store.share === 1 ? SLEEPS : SLEEPS.slice(1))(
-      "for $ms ms, with a lease of $lease ms, loses nothing: whoever wakes first holds the reaping back",
+      "for $ms ms, with a lease of $lease ms, loses nothing: the first to wake holds the reaper",
       async ({ lease, ms }) => {
         const { url } = store.newPlace();
         const before = await open(url);
@@ -43,7 +43,7 @@ describe.each(SOAK > 1 ? STORES : [SQLITE])("on $name", (store) => {
         const wokenAt = Date.now();
         for (const worker of workers) worker.signal("SIGCONT");
 
-        // Reaping begins again when the hold is over. Give it two rounds, with all handlers still at work.
+        // Reaping resumes when the hold is over. Two rounds, with all handlers still running.
         const heldUntil = await until("reaping is held", () => holds(workers).find((at) => at > wokenAt));
         await pass(heldUntil + 2_000 - Date.now());
         for (const worker of workers) worker.say("release");
@@ -63,7 +63,7 @@ describe.each(SOAK > 1 ? STORES : [SQLITE])("on $name", (store) => {
 
   describe("a worker that slept alone", () => {
     it(
-      "may be given the same job again while its first run goes on",
+      "may get the same job again while its first attempt still runs",
       async () => {
         const LEASE_MS = 3_000;
         const { url } = store.newPlace();
@@ -75,8 +75,8 @@ describe.each(SOAK > 1 ? STORES : [SQLITE])("on $name", (store) => {
         await until("the attempt is lost", async () => ((await job.get()).losses === 1 ? true : undefined));
         worker.signal("SIGCONT");
 
-        // Both runs of the job are in one process now. The end of the first must not take the second out of its hands:
-        // that would be given back as never heard of after one more lease.
+        // Both attempts of the job are in one process now. The end of the first must not remove the second from the
+        // attempts it holds: it would be released as never received after one more lease.
         await worker.line(`start ${job.id} 2`);
         worker.say("release 1");
         await worker.line(`end ${job.id} 1`);

@@ -1,5 +1,6 @@
-/** F03: a worker that is stopped until its lease is over comes back to find its job held by another. The test ends the lease in
- *  the database instead of waiting for it: a lease that is short enough to wait for is lost by chance on a busy machine. */
+/** F03: a worker that is stopped until its lease is over finds its job held by another when it resumes. The test ends
+ *  the lease in the database instead of waiting: a lease short enough to wait for is lost by chance on a busy
+ *  machine. */
 import type { Perdure, PerdureEvent } from "perdure";
 import { describe, expect, it } from "vitest";
 import { audit } from "./audit.ts";
@@ -28,7 +29,7 @@ describe.each(STORES)("on $name", (store) => {
         if (work === "quick") await job.result({ timeout: "60s" });
         const recorded = await eventsOf(perdure, job.id);
 
-        // The answer to its next renewal aborts the handler, which ignores the signal and reports a result of its own.
+        // The answer to its next renewal aborts the handler, which ignores the signal and reports a result.
         zombie.signal("SIGCONT");
         expect(await zombie.line(`aborted ${job.id} 1`)).toMatch(/lost/);
         zombie.say("release 1");
@@ -47,7 +48,7 @@ describe.each(STORES)("on $name", (store) => {
           ...["attempt.started", "attempt.succeeded"],
         ]);
 
-        // And it is a good worker again.
+        // Then it works normally again.
         await healthy.kill();
         const next = await perdure.submit("job", { work: "quick" });
         expect(await next.result({ timeout: "60s" })).toEqual({ pid: zombie.pid, attempt: 1 });

@@ -1,4 +1,4 @@
-/** Where the crash tests put their jobs: what is promised of a process that dies is promised on every store. */
+/** The stores of the crash tests: guarantees about killed processes hold on every store. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,15 +10,15 @@ import { newSchema } from "../postgres/kit.ts";
 import { inFull } from "../tier.ts";
 
 export interface Place {
-  /** Of a store that nobody else has. */
+  /** A new, empty store. */
   readonly url: string;
-  /** For the files of the test; it goes when the test is over. */
+  /** For files of the test; deleted after it. */
   readonly directory: string;
 }
 
 export interface StoreKind {
   readonly name: string;
-  /** Where starting a process costs more, long tests do a share of their rounds. */
+  /** Where starting a process costs more, long tests do a fraction of their rounds. */
   readonly share: number;
   newPlace(): Place;
 }
@@ -36,7 +36,7 @@ function newDirectory(): string {
   return directory;
 }
 
-/** A path for a database in a directory of its own, which goes when the test is over. */
+/** A path for a database in a temporary directory, deleted after the test. */
 export function newFile(): string {
   return SQLITE.newPlace().url;
 }
@@ -56,14 +56,14 @@ export const POSTGRES: StoreKind = {
   newPlace: () => ({ directory: newDirectory(), url: newSchema("crash").url }),
 };
 
-/** Where the engine is the same for both, the second has its turn in the second tier. */
+/** If the engine code is the same for both, the second store is tested in the second tier. */
 export const STORES: readonly StoreKind[] = inFull([SQLITE, POSTGRES]);
 
 export function isPostgres(url: string): boolean {
   return url.startsWith("postgres");
 }
 
-/** Ends the lease of a session now, as if its time had passed. */
+/** Ends the lease of a session now. */
 export async function endLeaseOf(session: string, url: string): Promise<void> {
   if (isPostgres(url)) {
     const schema = new URL(url).searchParams.get("schema");
@@ -82,8 +82,8 @@ export async function endLeaseOf(session: string, url: string): Promise<void> {
 const LOOKS = 10;
 const LOOK_MS = 20;
 
-/** Whether a process that is stopped has left nothing open. Its connections are known by the name in its URL; what it
- *  sent before it was stopped is done by the server all the same. */
+/** Whether a stopped process has nothing open. Its connections are identified by the name in its URL; the server still
+ *  executes what it sent before it was stopped. */
 export async function hasNoTransaction(url: string): Promise<boolean> {
   const name = new URL(url).searchParams.get("application_name");
   const busy = `SELECT FROM pg_stat_activity

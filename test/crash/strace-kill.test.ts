@@ -1,5 +1,5 @@
-/** F15, F32: the process dies, or the disk fails, at an exact point: the N-th time that data is forced to disk. strace
- *  brings it about; without strace these tests are shown as skipped, with the reason, and nothing is claimed. */
+/** F15, F32: the process is killed, or the disk fails, at an exact point: the N-th flush. Injected by strace; without
+ *  strace these tests are skipped with the reason. */
 import { dirname, join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { openDatabase } from "../../src/store/sqlite/driver.ts";
@@ -8,7 +8,7 @@ import { audit } from "./audit.ts";
 import { Dice, LineFile, newFile, open, start, TEST_MS } from "./kit.ts";
 import { notTested, straceProblem } from "./strace.ts";
 
-const SYNCS = "fsync,fdatasync"; // which of the two depends on how SQLite was built
+const SYNCS = "fsync,fdatasync"; // which one depends on how SQLite was built
 
 const why = straceProblem();
 
@@ -23,18 +23,18 @@ if (why === null) {
     const points = [...POINTS, ...inFull(later)];
 
     it.each(points)(
-      "a kill (N = %i) leaves all that was acknowledged, and a sound file",
+      "a kill (N = %i) loses nothing acknowledged, and leaves an intact file",
       (n) => killedAt(SYNCS, n, dice.pick([1, 1, 10])),
       TEST_MS,
     );
 
     it.each(points)(
-      "a disk error (N = %i) is reported, and what it hit is not acknowledged",
+      "a disk error (N = %i) is reported, and affected calls are not acknowledged",
       async (n) => {
         const url = newFile();
         const { acks, ended, lines } = await submitUnder(`inject=${SYNCS}:error=EIO:when=${n}`, url, 1);
         if (lines.includes("done")) {
-          // SQLite itself does not mind when a directory cannot be synced; that happens only while the file is made.
+          // SQLite ignores a directory that cannot be synced, which happens only while the file is created.
           expect(n).toBeLessThan(OPENED);
         } else {
           expect(ended).toEqual({ code: 1, signal: null });
@@ -46,15 +46,15 @@ if (why === null) {
     );
 
     it.each(inFull([1, 2, 3, 4, 5, 6]).map((i) => dice.between(i * 10, i * 50)))(
-      "a kill in the middle of a transaction (write N = %i) leaves all that was acknowledged, and a sound file",
+      "a kill in the middle of a transaction (write N = %i) loses nothing acknowledged, and leaves an intact file",
       (n) => killedAt("pwrite64", n, 10),
       TEST_MS,
     );
 
-    // What the last to leave does: it brings the log home into the file, and removes it. How many calls that takes
-    // depends on SQLite; those beyond the last find nothing to kill.
+    // What the last process does on close: it copies the log into the file and removes it. How many calls that takes
+    // depends on SQLite; numbers beyond the last find nothing to kill.
     it.each(inFull([2, 3, 4, 5]).flatMap((n) => [["ftruncate,unlink", n] as const, [SYNCS, n + 8] as const]))(
-      "a kill while the store is closed (%s, N = %i) leaves all that was acknowledged, and a sound file",
+      "a kill while the store is closed (%s, N = %i) loses nothing acknowledged, and leaves an intact file",
       async (calls, n) => {
         const url = newFile();
         const { acks, errors } = await submitUnder(`inject=${calls}:signal=SIGKILL:when=${n}`, url, 1, 3);
@@ -72,7 +72,7 @@ async function killedAt(calls: string, n: number, batch: number): Promise<void> 
   const url = newFile();
   const fault = `inject=${calls}:signal=SIGKILL:when=${n}`;
   const { acks, ended, lines, errors } = await submitUnder(fault, url, batch);
-  // strace dies of the signal that killed what it traced.
+  // strace exits by the signal that killed its tracee.
   expect([ended.signal, lines.includes("done"), errors]).toEqual(["SIGKILL", false, ""]);
   await expectAllThere(url, acks, batch);
 }
@@ -93,7 +93,7 @@ async function expectAllThere(url: string, acks: readonly string[], batch: numbe
     expect(jobs.get(id)).toMatchObject({ key: `job-${i}`, state: "queued", payload: { i: Number(i) } });
   }
   expect(jobs.size).toBeLessThanOrEqual(acks.length + batch);
-  // Whoever repeats all of it makes each job once.
+  // Repeating all submits creates each job once.
   const again = Array.from({ length: acks.length + batch }, (_, i) => ({
     task: "job",
     input: { i, work: "quick" },

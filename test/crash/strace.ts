@@ -1,8 +1,8 @@
-/** strace brings faults about at exact points, and shows what reaches the disk. */
+/** strace injects faults at exact points, and shows what reaches the disk. */
 import { spawnSync } from "node:child_process";
 import { it } from "vitest";
 
-/** Null: it can be used here. */
+/** Null: strace works here; otherwise the reason why not. */
 export function straceProblem(): string | null {
   if (process.platform !== "linux") return "strace is for Linux";
   const { error, status, stderr } = spawnSync("strace", ["-qq", "-o", "/dev/null", "true"], { encoding: "utf8" });
@@ -10,7 +10,7 @@ export function straceProblem(): string | null {
   return status === 0 ? null : `strace cannot trace here (${stderr.trim()})`;
 }
 
-/** A skipped test is easily overlooked: say why, where all can see it. */
+/** A skipped test is easily overlooked: report why. */
 export function notTested(file: string, why: string): void {
   it.skip(`NOT TESTED, because ${why}`, () => {});
   console.warn(`${file} did not run: ${why}`);

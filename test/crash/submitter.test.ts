@@ -1,5 +1,5 @@
-/** F14, F15: the submitting process dies at any moment: before, during and after the commit, before and after its
- *  caller knows. What was acknowledged is there; whoever repeats with the same keys makes no second job. */
+/** F14, F15: the submitting process is killed at any moment: before, during and after the commit, before and after its
+ *  caller knows. Acknowledged jobs exist; repeating with the same keys creates no second job. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { IS_FULL, inFull } from "../tier.ts";
@@ -16,7 +16,7 @@ describe.each(STORES)("on $name", (store) => {
     ]),
   )("a process killed in $name", ({ name, batch, ahead }) => {
     it(
-      "leaves all that it acknowledged, and its keys make the rest safe to repeat",
+      "loses nothing acknowledged, and its keys make the rest safe to repeat",
       async () => {
         const dice = new Dice(name);
         const { url, directory } = store.newPlace();
@@ -38,13 +38,13 @@ describe.each(STORES)("on $name", (store) => {
           await child.kill();
           expect(child.errors).toBe("");
 
-          // Begin again a little before the end: these keys are known, and it must be told so.
+          // Start again a little before the end: these keys exist, and the answer must report it.
           const known = new Map(pairs(acks.look()));
           next = Math.max(...known.keys()) + 1;
           const perdure = await open(url);
           const beyond = await countFrom(perdure, next);
           unknown += beyond;
-          expect(beyond, "at most what was under way is there without its acknowledgement").toBeLessThanOrEqual(batch);
+          expect(beyond, "at most what was in progress is stored without acknowledgement").toBeLessThanOrEqual(batch);
           const back = Math.max(0, next - dice.between(0, 20));
           for (let i = back; i < next; i++) {
             const job = await perdure.submit("job", { i, work: "quick" }, { key: `job-${i}` });
@@ -63,7 +63,7 @@ describe.each(STORES)("on $name", (store) => {
           expect([job?.key, job?.payload]).toEqual([`job-${i}`, { i, work: "quick" }]);
         }
 
-        // The same key with another body is another wish, and refused.
+        // The same key with another body is a conflict, and refused.
         await expect(perdure.submit("job", { other: true }, { key: "job-0" })).rejects.toMatchObject({
           code: "key_conflict",
         });

@@ -1,4 +1,5 @@
-/** F01, F14: workers and submitters that are killed with -9 at random, over and over, while thousands of jobs flow. */
+/** F01, F14: workers and submitters are killed with -9 at random, over and over, while thousands of jobs are
+ *  processed. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { IS_FULL, inFull } from "../tier.ts";
@@ -22,7 +23,7 @@ const JOBS = (IS_FULL ? 2_000 : 300) * SOAK;
 const WORKERS = IS_FULL ? 4 : 2;
 const KILLS = IS_FULL ? 10 : 3;
 
-/** What job i does is bodies[i mod length]: most are quick, some fail once, a few fail always, a few take a while. */
+/** Job i does bodies[i mod length]: most are quick, some fail once, a few fail always, a few take a while. */
 const BODIES = [
   ...Array(6).fill({ work: "quick" }),
   { work: "fail-first" },
@@ -32,7 +33,7 @@ const BODIES = [
   { work: "fail" },
   { work: "sleep", ms: 250 },
 ];
-/** Two failures each, and a short wait between, so that the retries of the last jobs do not decide the run time. */
+/** Two failures each, with a short backoff, so that the retries of the last jobs do not determine the duration. */
 const RETRY = { maxAttempts: 2, backoff: { type: "fixed", delay: "50ms" } };
 
 describe.each(inFull([POSTGRES, SQLITE]))("on $name", (store) => {
@@ -60,8 +61,8 @@ describe.each(inFull([POSTGRES, SQLITE]))("on $name", (store) => {
       const submitKills = await submitting;
       console.log(`workers: ${kills} workers and ${submitKills} submitters killed`);
 
-      // Those that live now die too, one of them for certain with a job in its hands; one healthy worker must be able to
-      // bring all to an end.
+      // The live ones are killed now, one of them certainly while it holds a job; one healthy worker must be able to
+      // finish everything.
       const held = await perdure.submit("job", { work: "quick", first: { work: "hold" } }, { priority: 1 });
       await until("the held job was started", () => effects.look().includes(`${held.id} 1`) || undefined);
       await Promise.all(workers.map((child) => child.kill()));
@@ -75,7 +76,7 @@ describe.each(inFull([POSTGRES, SQLITE]))("on $name", (store) => {
       expect(jobs.size).toBe(count + 1);
       expect(kills).toBeGreaterThan(KILLS * store.share);
 
-      // Only those that always fail fail, or those that were unlucky three times in a row.
+      // Only jobs that always fail have failed, or those that were lost three times in a row.
       for (const job of jobs.values()) {
         const { work: what } = job.payload as { work: string };
         if (job.reason === "poison") continue;
@@ -90,18 +91,18 @@ describe.each(inFull([POSTGRES, SQLITE]))("on $name", (store) => {
       console.log(`workers: ${lost} attempts were lost, ${poisoned} jobs were taken for poison`);
       expect(lost).toBeGreaterThan(0);
 
-      // (job, attempt) is the fencing token that handlers are given: it never comes twice.
+      // (job, attempt) is the fencing token that handlers get: it is never repeated.
       const starts = effects.look();
       expect(new Set(starts).size).toBe(starts.length);
 
-      // A redrive opens a second chapter, and it ends once as well.
+      // A redrive starts a second chapter, which also ends once.
       const failed = [...jobs.values()].filter((job) => job.state === "failed").slice(0, 50);
       for (const job of failed) await perdure.redrive(job.id);
       await drained(perdure);
       const again = await audit(perdure);
       for (const job of failed) expect(again.jobs.get(job.id)?.chapter).toBe(2);
 
-      // A process that was not killed has nothing to complain of, and neither has one that was.
+      // No process reported an error, killed or not.
       for (const child of all) expect(child.errors).toBe("");
     },
     TEST_MS,
@@ -122,8 +123,8 @@ async function killWorkers(
   const end = () => {
     submitted = true;
   };
-  submitting.then(end, end); // whoever awaits it is told why
-  // A fast submitter is done before many have been killed: then the others follow at once, while its jobs are run.
+  submitting.then(end, end); // reported to whoever awaits it
+  // A fast submitter is done before many were killed: then the others follow at once, while its jobs are run.
   while (!submitted || kills < least) {
     const next = effects.look().length + dice.between(20, 150);
     await until(
@@ -138,7 +139,7 @@ async function killWorkers(
   return kills;
 }
 
-/** Submits all jobs with a process that is killed again and again and goes on after its last acknowledged job. */
+/** Submits all jobs with a process that is killed repeatedly and continues after its last acknowledged job. */
 async function submitAll(url: string, count: number, acks: LineFile, dice: Dice, all: Child[]): Promise<number> {
   for (let kills = 0; ; kills++) {
     const done = firstUnacknowledged(acks);
@@ -154,7 +155,7 @@ async function submitAll(url: string, count: number, acks: LineFile, dice: Dice,
     });
     all.push(child);
     const stopAt = done + dice.between(100, 600);
-    const isDone = await until("the submitter went on", () => {
+    const isDone = await until("the submitter continued", () => {
       if (child.lines.includes("done")) return true;
       if (child.isOver) throw new Error(`the submitter ended: ${child.lines.at(-1)}\n${child.errors}`);
       return acks.look().length >= stopAt ? false : undefined;

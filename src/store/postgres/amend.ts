@@ -79,16 +79,16 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
        returning j.no, j.revision, m.at, m.event, m.data
      ),
      changed as materialized (select * from asked union all select * from moved),
-     -- what was blocked waits no more: nothing else moves it
+     -- a blocked job stops waiting: nothing else changes its row
      freed as (delete from $s.blocked w using moved where w.job = moved.no),
-     -- Children are stored under the lock that is held since the statement before: this one sees all that there are.
+     -- Children are stored under the lock taken by the previous statement: this one sees all of them.
      passed as (
        insert into $s.cascade (job) select c.no from changed c join $s.submission b on b.job = c.no
        where c.event in ('job.cancelled', 'job.cancel_requested')
          and exists (select from $s.submission child where child.parent = b.id and child.parent is not null)
        on conflict do nothing
      ),
-     -- A new start takes back a cancel that was not passed on yet: children that it has not reached go on.
+     -- A redrive cancels a cascade in progress: children that it has not reached continue.
      taken_back as (delete from $s.cascade x using changed c where x.job = c.no and c.event = 'job.redriven'),
      ${writeJobEvents("changed", "at", "event", "data")}
      select 1 where false`,

@@ -101,7 +101,7 @@ function keyed(shape: InsertShape): string {
       insert into $s.submit_key (namespace, key, id, body_hash, at)
       select * from unnest(${arrays}) as n (namespace, key, id, h, at)
       order by namespace, key
-      -- a stub whose window is over gives way; a repeat finds its own
+      -- a stub whose window is over is replaced; a repeat finds its own job
       on conflict (namespace, key) do update
         set id = excluded.id, body_hash = excluded.body_hash, at = excluded.at, state = null, chapter = null, until = null
         where submit_key.until <= excluded.at or submit_key.id = excluded.id
