@@ -3,7 +3,7 @@
 
 import { createHash, createHmac, timingSafeEqual } from "node:crypto";
 import { PerdureError } from "../core/errors.ts";
-import type { JobFilter } from "./store.ts";
+import type { JobFilter, JobRow } from "./store.ts";
 
 // Limits of a search. Its cost does not grow with the number of stored jobs: a call checks a bounded number of jobs in
 // search order and returns a cursor. So a page may be short or empty while there are more matches.
@@ -14,13 +14,23 @@ export const SCAN = 5_000;
 /** Jobs that a call on SQLite checks in total, over many turns, for conditions that are cheap to check: about 50 ms of
  *  work. */
 export const MAX_CHECKED = 100_000;
+/** Characters of a page, unless the filter has another limit: a job may hold two megabytes, and a page 1,000 jobs. */
+export const FIND_CHARS = 8_000_000;
+/** The first slice of a search is small, as most pages are full after it; the next ones grow. */
+export const FIRST_SLICE = 8;
+export const SLICE_GROWTH = 4;
 /** More matches of an id prefix than this make it ambiguous. */
 export const MAX_PREFIXED = 1_000;
 
 /** Fields of a filter that decide how a search is made, or how it is listed; each store handles them one by one. All others
  *  are plain conditions, which a store has in a table. */
 export type PlannedField = "namespace" | "state" | "queue" | "kind" | "key" | "name" | "action" | "reason" | ListField;
-type ListField = "order" | "limit" | "cursor";
+type ListField = "order" | "limit" | "cursor" | "chars";
+
+/** What a job adds to the characters of a page. */
+export function charsOfJob({ payload, result, failure }: Pick<JobRow, "payload" | "result" | "failure">): number {
+  return payload.length + (result?.length ?? 0) + (failure?.message.length ?? 0);
+}
 
 export function isPattern(text: string): boolean {
   return /[*?]/.test(text);
@@ -64,17 +74,6 @@ export function afterPrefix(prefix: string): string {
   return `${prefix.slice(0, -1)}${String.fromCharCode(prefix.charCodeAt(prefix.length - 1) + 1)}`;
 }
 
-/** Where the next page begins; null after the last. */
-export function nextOf<Row>(
-  rows: readonly Row[],
-  limit: number,
-  scanned: { readonly end: number; readonly isCut: boolean } | null,
-  numberOf: (row: Row) => number,
-): number | null {
-  if (rows.length > limit) return numberOf(rows[limit - 1] as Row);
-  return scanned?.isCut ? scanned.end : null;
-}
-
 /** Whether a search by name matches jobs that have no name and are called by their kind. */
 export function isCalled({ name }: JobFilter, kind: string): boolean {
   return name !== undefined && (isPattern(name) ? matchesPattern(name, kind) : name === kind);
@@ -111,7 +110,7 @@ function sign(body: string, secret: string): string {
 }
 
 /** Equal for equal queries, whatever the page size. */
-function fingerprint({ cursor: _, limit: __, ...query }: JobFilter): string {
+function fingerprint({ cursor: _, limit: __, chars: ___, ...query }: JobFilter): string {
   const fields = Object.entries(query).sort(([a], [b]) => (a < b ? -1 : 1));
   return createHash("sha256").update(JSON.stringify(fields)).digest("base64url").slice(0, 16);
 }

@@ -9,6 +9,9 @@ export const ATTEMPTS_CHARS = 4_194_304;
 /** How much of its log an attempt row has. The complete log is read in pages (`log`). */
 export const ATTEMPT_LOG = 65_536;
 
+/** Late reports of a job that are shown: the latest. An attempt may have one, and a job any number of attempts. */
+export const LATE_REPORTS = 100;
+
 /** Sessions per page. Each may have 32 KiB of kinds and queues. */
 export const SESSIONS_PAGE = 200;
 

@@ -47,7 +47,7 @@ function listRoutes(parts: ServerParts): RouteHandlers {
         if (texts.length > 0) await nextTurn(engine.clock); // others have their turn
         const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
         const asked = Math.min(rows, limit - texts.length);
-        const page = await engine.store.find({ ...filter, ...cursor, limit: asked });
+        const page = await engine.store.find({ ...filter, ...cursor, limit: asked, chars: ENOUGH - size });
         // The store has checked as many jobs as one call may: whoever wants to go on asks again.
         isShort = page.jobs.length < asked;
         const before = size;

@@ -50,7 +50,7 @@ function childRoutes(parts: ServerParts, submitOne: SubmitOne): RouteHandlers {
       const { id, attempt: own } = await reporterOf(parts, call);
       if (own !== attempt) throw new PerdureError("forbidden", "a job reports its own usage, of the attempt that runs");
       if (await engine.setUsage(id, attempt, usage)) return undefined;
-      throw new PerdureError("lease_lost", `run ${attempt} of ${id} is over, or was never begun`);
+      throw new PerdureError("lease_lost", `attempt ${attempt} of ${id} is not running`);
     },
   };
 }

@@ -1,6 +1,7 @@
 /** The fence: a report that its attempt does not expect changes nothing and is answered as stale (F05 to F08). */
 import { expect, test } from "vitest";
 import type { ClaimedJob, Report } from "../../core/worker-protocol.ts";
+import { LATE_REPORTS } from "../pages.ts";
 import type { Bench } from "./bench.ts";
 import {
   broke,
@@ -113,6 +114,19 @@ export function fenceTests(bench: Bench): void {
     expect(second).toEqual({ status: "stale", recorded: "completed" });
     await changesNothing(reportOf(job, done()), T0 + 9);
     expect(await late(job)).toEqual([{ attempt: 1, at: T0 + 5, session, outcome: "failed" }]);
+  });
+
+  test("keeps the late reports of a job with very many readable: the latest are shown, oldest first", async () => {
+    const retry = { maxAttempts: LATE_REPORTS + 9, backoff: { type: "none" } } as const;
+    const { job, session } = await bench.running({ retry });
+    const most = LATE_REPORTS + 3;
+    for (let [attempt, claimed] = [1, job]; attempt <= most; attempt++) {
+      await bench.report(claimed, broke());
+      expect(await bench.settleOne(reportOf(claimed, done()), T0)).toMatchObject({ status: "stale" });
+      if (attempt < most) claimed = await bench.take(session, T0);
+    }
+    const shown = (await late(job)).map(({ attempt }) => attempt);
+    expect(shown).toEqual(Array.from({ length: LATE_REPORTS }, (_, i) => i + 4));
   });
 
   test("an attempt closed as lost stays lost", async () => {

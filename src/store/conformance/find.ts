@@ -127,6 +127,33 @@ export function findTests(bench: Bench): void {
     for (const limit of [0, -1, -1_000]) expect((await bench.store.find({ limit })).jobs).toHaveLength(1);
   });
 
+  test("ends a page with the job that exceeds its characters, and continues after it", async () => {
+    const { job } = await bench.running({ payload: '"p"' });
+    await bench.report(job, done(JSON.stringify("r".repeat(900))));
+    const large = { payload: JSON.stringify("p".repeat(500)), tags: ["large"] };
+    const made = [job.id, ...(await submitAll(large, large, large))] as const;
+    const pages = async (filter: JobFilter) => {
+      const found: string[][] = [];
+      for (let cursor: string | undefined; ; ) {
+        const page = await bench.store.find({ ...filter, ...(cursor === undefined ? {} : { cursor }) });
+        found.push(page.jobs.map(({ id }) => id));
+        if (page.next === null) return found;
+        cursor = page.next;
+      }
+    };
+    const [a, b, c, d] = made;
+    expect(await pages({ order: "oldest", chars: 800 })).toEqual([[a], [b, c], [d]]);
+    expect(await pages({ order: "newest", chars: 800 })).toEqual([
+      [d, c],
+      [b, a],
+    ]);
+    expect(await pages({ order: "oldest", chars: 1 })).toEqual([[a], [b], [c], [d]]);
+    expect(await pages({ order: "oldest", chars: 1, tag: "large" })).toEqual([[b], [c], [d]]);
+    expect(await pages({ order: "oldest", chars: 800, state: ["queued", "running"] })).toEqual([[b, c], [d]]);
+    expect(await pages({ order: "oldest", chars: 800, limit: 1 })).toEqual([[a], [b], [c], [d]]);
+    expect(await pages({ order: "oldest" })).toEqual([[...made]]);
+  });
+
   test("refuses a cursor of another query", async () => {
     await submitAll({}, {}, {});
     const { next } = await bench.store.find({ limit: 1, order: "newest" });

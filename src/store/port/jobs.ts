@@ -142,6 +142,9 @@ export interface JobRow extends Job {
 /** Which jobs a search means: the fields of `JOBS_FILTER`, checked. */
 export interface JobFilter extends JobConditions {
   readonly namespace?: string;
+  /** Characters of payloads, results and failures in a page. The job that exceeds them is the last of the page, and its cursor
+   *  continues after it. Default: FIND_CHARS. */
+  readonly chars?: number;
 }
 
 export interface History {

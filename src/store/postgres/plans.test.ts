@@ -185,8 +185,8 @@ async function useBlobs(blobs: Blobs, id: string): Promise<void> {
   await blobs.delete([id]);
 }
 
-/** A search is built for each filter and is not a named statement: it is captured when it is sent. */
-async function planOfFind(filter: JobFilter): Promise<string[]> {
+/** The plans of all statements of a search, which are prepared under no name. */
+async function plansOfFind(filter: JobFilter): Promise<string[]> {
   const texts: string[] = [];
   const read = db.read.bind(db);
   db.read = (statement, ...rest) => {
@@ -195,8 +195,12 @@ async function planOfFind(filter: JobFilter): Promise<string[]> {
   };
   await bench.store.find(filter);
   db.read = read;
-  const rows = await db.read({ name: "", text: `explain (generic_plan, costs off) ${texts.at(-1)}` });
-  return rows.map(([line]) => line as string);
+  const lines: string[] = [];
+  for (const text of texts) {
+    const rows = await db.read({ name: "", text: `explain (generic_plan, costs off) ${text}` });
+    lines.push(...rows.map(([line]) => line as string));
+  }
+  return lines;
 }
 
 /** Lines of a plan that touch a large table in full, or join it in a way that does not keep the order. */
@@ -321,18 +325,33 @@ describe("plans", () => {
     const page = plans.get("perdure_reachable") as string[];
     expect(page.some((line) => line.includes("Index Scan using submission_parent on submission b"))).toBe(true);
     expect(page.filter((line) => line.includes("Sort"))).toEqual([]);
-    const text = await planOfFind({ parentId: "job_x", state: ["queued"], order: "oldest" });
+    const text = await plansOfFind({ parentId: "job_x", state: ["queued"], order: "oldest" });
     expect(badLines(text)).toEqual([]);
-    expect(text.some((line) => line.includes("Index Scan using submission_parent on submission b"))).toBe(true);
+    expect(text.some((line) => line.includes("Index Only Scan using submission_parent on submission"))).toBe(true);
     expect(text.filter((line) => line.includes("Sort"))).toEqual([]);
   });
 
-  test("of names, actions and ids use their indexes, in the order of numbers", async () => {
+  test("of searches that no index serves go through jobs in the order of their numbers", async () => {
+    for (const filter of [{}, { kind: ["work"] }, { state: ["queued", "succeeded"] }, { name: "w*" }] as JobFilter[]) {
+      const lines = await plansOfFind({ ...filter, limit: 1 });
+      expect(badLines(lines)).toEqual([]);
+      expect(lines.some((line) => line.includes("Index Only Scan Backward using submission_pkey"))).toBe(true);
+    }
+  });
+
+  test("of waiting and running jobs take them from the indexes of their states", async () => {
+    const lines = await plansOfFind({ state: ["queued", "running"] });
+    expect(badLines(lines)).toEqual([]);
+    for (const index of ["job_ready", "job_running"])
+      expect(lines.some((line) => line.includes(`using ${index}`))).toBe(true);
+  });
+
+  test("of names, actions and ids follow their indexes, in the order of numbers", async () => {
     for (const [filter, index] of [
       [{ name: "x" }, "submission_name"],
       [{ action: "x" }, "submission_action"],
     ] as const) {
-      const lines = await planOfFind({ ...filter, state: ["queued"], order: "oldest" });
+      const lines = await plansOfFind({ ...filter, state: ["queued"], order: "oldest" });
       expect(lines.some((line) => line.includes(`using ${index} on submission`))).toBe(true);
       expect(lines.filter((line) => /Sort|Seq Scan/.test(line))).toEqual([]);
     }

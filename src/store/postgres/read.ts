@@ -11,6 +11,7 @@ import {
   type EventScan,
   eventScanOf,
   type FoundEvents,
+  LATE_REPORTS,
   namespacePage,
   SCAN_EVENTS,
   type SeqRange,
@@ -47,13 +48,13 @@ const OPEN_FAILURE = openFailure("j.chapter");
 
 /** The columns for `toRows`: a job with its payload, annotations and the result of its winning attempt. */
 export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
-  case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end, b.name,
+  case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end as won, b.name,
   case
     when j.state = 4 then (select a.failure from $s.attempt a where a.job = j.no order by a.attempt desc limit 1)
     when j.state < 3 and j.attempt > (case j.state when 1 then 1 else 0 end) then
       (select ${OPEN_FAILURE.column} from $s.attempt
        where job = j.no and ${OPEN_FAILURE.where} order by attempt desc limit 1)
-  end`;
+  end as failed`;
 /** Log pieces that an attempt row may show, if they are short. */
 const LOG_PIECES = 1_000;
 const FROM = "from $s.submission b join $s.job j on j.no = b.job";
@@ -90,7 +91,7 @@ export function reader(context: PostgresContext) {
   const last = sql("last_seq", "select max(seq) from $s.event where seq <= $1");
   const lateRows = sql(
     "late",
-    "select attempt, at, session, outcome from $s.late_report where job = $1 order by attempt",
+    `select attempt, at, session, outcome from $s.late_report where job = $1 order by attempt desc limit ${LATE_REPORTS}`,
   );
   const pausedAt = sql("paused_at", "select paused_at from $s.queue where namespace = $1 and queue = $2");
   const isLive = "reaped = 0 and ended_at is null and namespace = $1";
@@ -248,7 +249,9 @@ export function reader(context: PostgresContext) {
     return {
       job: row as JobRow,
       events: events.events as JobEvent[],
-      lateReports: late.map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
+      lateReports: late
+        .reverse()
+        .map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
       capableSessions: maybe.map(toSession).filter((session) => serves(session, job)).length,
       liveSessions: liveSessions as number,
       queuePausedAt: (paused[0]?.[0] as number | undefined) ?? null,

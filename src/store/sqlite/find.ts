@@ -5,6 +5,9 @@
 import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import {
   afterPrefix,
+  charsOfJob,
+  FIND_CHARS,
+  FIRST_SLICE,
   isCalled,
   isPattern,
   MAX_CHECKED,
@@ -12,6 +15,7 @@ import {
   type PlannedField,
   readCursor,
   SCAN,
+  SLICE_GROWTH,
   toGlob,
   writeCursor,
 } from "../find.ts";
@@ -28,9 +32,6 @@ export const MAX_FIND = 1_000;
 
 /** Jobs in a state whose index has another order are sorted if there are fewer than this. */
 const FEW = SCAN;
-/** The first slice is small because most pages are full after it; later slices grow. */
-const FIRST_SLICE = 8;
-const GROWTH = 4;
 
 /** Conditions and their values. */
 class WhereClause {
@@ -89,6 +90,7 @@ interface FindSlice {
   readonly jobs: readonly JobRow[];
   readonly hasMore: boolean;
   readonly checked: number;
+  readonly chars: number;
   /** Where the next slice starts. */
   readonly last: number;
 }
@@ -120,21 +122,23 @@ export function finder(
     const jobs: JobRow[] = [];
     let place = before ?? (newest ? Number.MAX_SAFE_INTEGER : 0);
     let size = Math.min(SCAN, FIRST_SLICE * (limit + 1));
+    let chars = filter.chars ?? FIND_CHARS;
     for (let checked = 0; ; ) {
-      const slice = await answer(() => read(place, size, limit - jobs.length));
+      const slice = await answer(() => read(place, size, { limit: limit - jobs.length, chars }));
       jobs.push(...slice.jobs);
       checked += slice.checked;
+      chars -= slice.chars;
       place = slice.last;
       if (!slice.hasMore && slice.checked < size) return { jobs, next: null };
-      if (jobs.length >= limit || checked >= plan.budget) {
+      if (jobs.length >= limit || chars <= 0 || checked >= plan.budget) {
         return { jobs, next: writeCursor(place, filter, secret) };
       }
-      size = Math.min(SCAN, size * GROWTH, plan.budget - checked);
+      size = Math.min(SCAN, size * SLICE_GROWTH, plan.budget - checked);
       await nextTurn(loop); // yield to other work
     }
   };
 
-  /** Reads the next slice: a number of candidates after `place`, and up to `room` matches. */
+  /** Reads the next slice: a number of candidates after `place`, and as many matches as a page may have. */
   function slicer({ branches, where }: FindPlan, newest: boolean) {
     const [after, until, order, extreme] = newest ? ["<", ">=", "desc", "min"] : [">", "<=", "asc", "max"];
     const columns = JOB_COLUMNS.replaceAll(/\w+/g, "j.$&");
@@ -163,16 +167,23 @@ export function finder(
         ? rowsOf(`select ${columns} from job j not indexed where j.no ${after} ? and j.no ${until} ? and ${fitting}`)
         : rowsOf(`select ${columns} from json_each(?) n cross join job j on j.no = n.value where ${fitting}`);
 
-    return (place: number, size: number, room: number): FindSlice => {
+    return (place: number, size: number, most: { readonly limit: number; readonly chars: number }): FindSlice => {
       const bound = branches === null ? [place, size] : [...branches.flatMap((b) => [...b.values, place, size]), size];
       const edge = end.get(...bound) as { last: number | null; checked: number; list?: string };
-      if (edge.last === null) return { jobs: [], hasMore: false, checked: 0, last: place };
+      if (edge.last === null) return { jobs: [], hasMore: false, checked: 0, chars: 0, last: place };
       const range = branches === null ? [place, edge.last] : [edge.list as string];
-      const read = rows.all(...range, ...where.values, room + 1).map((row) => toJob(row, interned));
-      const shown = read.slice(0, room);
-      const hasMore = read.length > room;
-      const last = hasMore ? (shown.at(-1) as StoredJob).no : edge.last;
-      return { jobs: shown.map(reader.view), hasMore, checked: edge.checked, last };
+      const read = rows.all(...range, ...where.values, most.limit + 1).map((row) => toJob(row, interned));
+      const jobs: JobRow[] = [];
+      let chars = 0;
+      for (const job of read.slice(0, most.limit)) {
+        if (chars >= most.chars) break;
+        const row = reader.view(job);
+        jobs.push(row);
+        chars += charsOfJob(row);
+      }
+      const hasMore = read.length > jobs.length;
+      const last = hasMore ? (read[jobs.length - 1] as StoredJob).no : edge.last;
+      return { jobs, hasMore, checked: edge.checked, chars, last };
     };
   }
 

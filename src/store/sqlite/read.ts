@@ -11,6 +11,7 @@ import {
   type EventScan,
   eventScanOf,
   type FoundEvents,
+  LATE_REPORTS,
   SCAN_EVENTS,
   type SeqRange,
   seqRange,
@@ -59,7 +60,9 @@ export function reader({ db, interned }: SqliteContext) {
   const lastLog = db.prepare("select max(attempt) as attempt from log_chunk where job = ?");
   const eventReads = { oldest: eventStatements("asc", "max"), newest: eventStatements("desc", "min") };
   const last = db.prepare("select max(seq) as seq from event");
-  const lateRows = db.prepare("select attempt, at, session, outcome from late_report where job = ? order by attempt");
+  const lateRows = db.prepare(
+    `select attempt, at, session, outcome from late_report where job = ? order by attempt desc limit ${LATE_REPORTS}`,
+  );
   const pausedAt = db.prepare("select paused_at from queue where namespace = ? and queue = ?");
   const isLive = "reaped = 0 and ended_at is null and namespace = ?";
   const live = db.prepare(`select count(*) as count from session where ${isLive}`);
@@ -208,7 +211,7 @@ export function reader({ db, interned }: SqliteContext) {
     return {
       job: view(job),
       events: isWhole ? (events({ after: 0, limit: -1, jobId: id }).events as JobEvent[]) : [],
-      lateReports: lateRows.all(job.no) as LateReport[],
+      lateReports: (lateRows.all(job.no) as LateReport[]).reverse(),
       capableSessions: capable.length,
       liveSessions: count,
       queuePausedAt: (pausedAt.get(job.namespace, job.queue) as { paused_at: number } | undefined)?.paused_at ?? null,
