@@ -233,10 +233,10 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(stderr).toMatch(/^changed: spec\.role: "reader" -> "writer"; spec\.tier: /);
     const count = (await jobsOf(where)).length;
     for (const [argv, line] of [
-      [["--role", "wirter", "-f", rolesIn(where)], /no ClusterAgentRole "wirter".*Did you mean "writer"\?/],
+      [["--role", "wirter", "-f", rolesIn(where)], /ClusterAgentRole "wirter" does not exist.*Did you mean "writer"\?/],
       [
         ["--role", "writer"],
-        /no ClusterAgentRole "writer"; expected a role of a file .* or of the setting agent\.roles/,
+        /ClusterAgentRole "writer" does not exist; expected a role of a file .* or of the setting agent\.roles/,
       ],
       [["-f", rolesIn(where)], /--file requires --role/],
     ] as const) {
@@ -257,7 +257,9 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     const retry = { preset: "agent", maxAttempts: policy.maxAttempts } as const;
     const { id } = await where.library.submit("exec", payload, { retry, annotations: others, timeout: "1d" });
     const said = await where.ask("resubmit", id, "--role", "writer", "--timeout", "2d", "-f", rolesIn(where));
-    expect(said.stderr).toContain("stored by an earlier version: its retry, model and budget count as its own\n");
+    expect(said.stderr).toContain(
+      "stored by an earlier version: its retry, model and budget count as its own values\n",
+    );
     expect(said.stderr).toMatch(/^changed: spec\.role: "reader" -> "writer"; /m);
     expect(said.stderr).toContain("spec.timeout: 1d -> 2d");
     expect(said.stderr).not.toContain("maxAttempts");
@@ -348,13 +350,13 @@ it("an AgentTask is a new job where the one before was deleted", async () => {
 
 describe("a manifest without a name of its own", () => {
   it.each([
-    ["{ generateName: t- }", /task\.yaml:3:\d+: metadata\.generateName: names are not generated here; .*--key/],
+    ["{ generateName: t- }", /task\.yaml:3:\d+: metadata\.generateName: generateName is not supported; .*--key/],
     [
       `{ name: ${"n".repeat(250)}, namespace: ${"s".repeat(250)} }`,
       /metadata\.name: .*at most 480 characters together/,
     ],
     ['{ name: "a\\tb" }', /task\.yaml:3:\d+: metadata\.name: .*without control characters/],
-    ['{ name: a, namespace: " b" }', /metadata\.namespace: .*without white space at its ends/],
+    ['{ name: a, namespace: " b" }', /metadata\.namespace: .*leading and trailing white space/],
   ])("%j is refused with its place", async (metadata, line) => {
     const where = await openWhere("data");
     const said = await applied(where, task().replace(/metadata: .*/, `metadata: ${metadata}`));

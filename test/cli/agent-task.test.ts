@@ -124,7 +124,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
     await job.result().catch(() => {});
     const { stdout } = await ask("describe", job.id, ...IN_THEIRS);
     expect(stdout).toMatch(/^Phase +Failed$/m);
-    expect(stdout).toMatch(/^Warning\/RetryExhausted +.*all 2 runs are used; attempt 2 failed: it broke$/m);
+    expect(stdout).toMatch(/^Warning\/RetryExhausted +.*all 2 attempts are used; attempt 2 failed: it broke$/m);
   });
 
   it("shows the spec of an AgentTask and its children", async () => {
@@ -225,7 +225,7 @@ describe.each(KINDS)("get -o yaml for every view, on %s", (kind) => {
     const id = (await ask("apply", "-f", "task.yaml")).stdout.trim();
     writeFileSync(join(dir, "again.yaml"), (await ask("get", id, "-o", "yaml")).stdout);
     const again = await ask("apply", "-f", "again.yaml");
-    expect(again.stderr).toContain("status: it belongs to another job and is ignored.");
+    expect(again.stderr).toContain("status: belongs to another job and is ignored.");
     expect([again.stdout.trim(), again.stderr]).toEqual([id, expect.stringContaining("already exists, unchanged")]);
     const another = await ask("apply", "-f", "again.yaml", "--key", "another");
     const [a, b] = await Promise.all([id, another.stdout.trim()].map(async (each) => (await library.job(each)).get()));

@@ -166,7 +166,7 @@ describe("apply", () => {
     writeFileSync(join(dir, "role.yaml"), role);
     const alone = await ask("apply", "-f", "role.yaml", "--json");
     expect(alone).toMatchObject({ code: 0, stdout: "[]\n" });
-    expect(alone.stderr).toMatch(/^note: role\.yaml: ClusterAgentRole tester: a role is no job/m);
+    expect(alone.stderr).toMatch(/^note: role\.yaml: ClusterAgentRole tester: a role is not a job/m);
   });
 
   it("takes roles and the numbers of tiers from the settings", async () => {
@@ -329,7 +329,7 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   [SAMPLES.noetl.replace("status_code >= 500", "process.exit()"), /^job\.yaml:11:3: retry\.retry_when: /],
   [OWN.replace("maxAttempts: 3", "retryWhen: 'attempt <'"), /^job\.yaml:2:\d+: retry\.retryWhen: /],
   // Files that are not there, and kinds that are none.
-  [SAMPLES.attune, /^job\.yaml:3:1: entrypoint: there is no file/],
+  [SAMPLES.attune, /^job\.yaml:3:1: entrypoint: "fetch.py" does not exist/],
   ["hello: world\n", "job.yaml:1:1: got a document of no known kind"],
   ["", "job.yaml:1:1: the file is empty"],
   ["# later\n", "job.yaml:1:1: the file is empty"],

@@ -58,8 +58,8 @@ describe("a mistake in a file of another system", () => {
     ],
     [
       "name: a\nruntime: shell\nentrypoint: actions/a.sh\n",
-      'b.yaml:3:1: entrypoint: there is no file "actions/a.sh"; expected a file beside the action, or below it; a path from ' +
-        "the folder of its pack needs a pack.yaml there, with a line such as ref: mypack.",
+      'b.yaml:3:1: entrypoint: "actions/a.sh" does not exist; expected a file beside the action, or below it; a path from ' +
+        "the pack's folder requires a pack.yaml there, with a line such as ref: mypack.",
     ],
   ])("has its place: %j", async (text, message) => {
     const { code, stdout, stderr } = await dry(text);
@@ -128,7 +128,7 @@ describe("a note", () => {
     // It is about the whole of it.
     [
       "apiVersion: a/v1\nkind: ClusterAgentRole\nmetadata: { name: r }\n",
-      "b.yaml: ClusterAgentRole r: a role is no job",
+      "b.yaml: ClusterAgentRole r: a role is not a job",
     ],
     [
       "name: a\nentrypoint: [a]\nenvironment:\n  env_vars:\n    PATH: /x\n",
@@ -148,7 +148,7 @@ describe("a note", () => {
       "packs/p/actions/a.sh": "",
     };
     const { stderr } = await says(["apply", "--dry-run", "-f", "packs/p/actions/go.yaml"], files);
-    expect(stderr).toMatch(/^note: packs\/p\/pack\.yaml:2:1: config: it is not given to actions/);
+    expect(stderr).toMatch(/^note: packs\/p\/pack\.yaml:2:1: config: not passed to actions/);
   });
 
   it("tells of a retry block alone what it tells of one in a job", async () => {

@@ -68,9 +68,9 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
   it.each<[string[], RegExp]>([
     [
       ["mypack.external_api_cal"],
-      /there is no action "mypack.external_api_cal": packs\/mypack has mypack.external_api_call\. Did you mean "mypack.external_api_call"\?/,
+      /action "mypack.external_api_cal" does not exist: packs\/mypack has mypack.external_api_call\. Did you mean "mypack.external_api_call"\?/,
     ],
-    [["mypack.gone"], /there is no action "mypack.gone"/],
+    [["mypack.gone"], /action "mypack.gone" does not exist/],
     [["mypack.broken"], /packs\/mypack\/actions\/broken.yaml:2:1: /],
     [["other.x"], /packs\/other\/pack.yaml:2:1: /],
     [["mypack.external_api_call"], /api-call.yaml:7:3: parameters.url: the parameter "url" is required/],
@@ -78,13 +78,16 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
       ["mypack.external_api_call", "-p", "url=u", "-p", "tries=x"],
       /api-call.yaml:8:3: parameters.tries: must be .*; got "x"/,
     ],
-    [[".x", "-p", "url=u"], /there is no pack ""/],
-    [["../x.external_api_call", "-p", "url=u"], /there is no pack ""/],
+    [[".x", "-p", "url=u"], /pack "" does not exist/],
+    [["../x.external_api_call", "-p", "url=u"], /pack "" does not exist/],
     [["mypack.external_api_call", "-p", "ulr=u"], /api-call.yaml:6:1: .*unknown parameter "ulr".*Did you mean "url"/],
     [["mypack.external_api_call", "-p", "ulr=u", "-p", "url=u"], /api-call.yaml:6:1: .*"ulr".*Did you mean "url"/],
     [["mypack.external_api_call", "--input", "[1]"], /--input: got \[1\]/],
-    [["mypack.external_api_call", "-p", "url=u", "--max-attempts", "9"], /--max-attempts: not for an action/],
-    [["mypack.external_api_call", "-p", "url=u", "--retry", "9"], /--retry: not for an action/],
+    [
+      ["mypack.external_api_call", "-p", "url=u", "--max-attempts", "9"],
+      /--max-attempts cannot be used with an action/,
+    ],
+    [["mypack.external_api_call", "-p", "url=u", "--retry", "9"], /--retry cannot be used with an action/],
     [["mypack.external_api_call", "-p", "url=u", "more"], /unexpected argument "more"/],
   ])("refuses %j, and stores nothing", async (argv, line) => {
     const { ask, library, dir } = await openWhere(kind);
@@ -109,7 +112,7 @@ describe("submit an action", () => {
     ["api.yaml", "name: go\nruntime: shell\nentrypoint: /etc/passwd\n", "packs/p/actions/api.yaml:3:1: "],
     ["api.yaml", "name: go\nruntime: shell\nentrypoint: ../../x.sh\n", "packs/p/actions/api.yaml:3:1: "],
     ["api.yaml", "name: go\nruntime: shell\nentrypoint: gone.sh\n", "packs/p/actions/api.yaml:3:1: "],
-    ["api.yaml", "name: go\nruntime: shell\nruntime: node\nentrypoint: a.sh\n", 'there is no action "p.go"'],
+    ["api.yaml", "name: go\nruntime: shell\nruntime: node\nentrypoint: a.sh\n", 'action "p.go" does not exist'],
     ["go.yaml", "name: go\nruntime: shell\nruntime: node\nentrypoint: a.sh\n", "packs/p/actions/go.yaml:3:1: "],
     ["go.yaml", "name: go\nruntime: shell\nentrypoint: a.sh\nenabled: false\n", "packs/p/actions/go.yaml:4:1: "],
     ["go.yaml", "name: go\nruntime: shell\nrunner_type: shell\nentrypoint: a.sh\n", "packs/p/actions/go.yaml:3:1: "],
@@ -168,8 +171,8 @@ describe("submit an action", () => {
     const near = await submit(cwd, "mypak.external_api_call");
     expect(near).toMatchObject({ code: 2, stdout: "" });
     expect(near.stderr).toBe(
-      'perdure submit: there is no pack "mypak" in ./packs. Did you mean "mypack.external_api_call"? ' +
-        "A job of the ordinary kind mypak.external_api_call is submitted by a job file that says " +
+      'perdure submit: pack "mypak" does not exist in ./packs. Did you mean "mypack.external_api_call"? ' +
+        "To submit a job of kind mypak.external_api_call, use a job file with " +
         "`kind: mypak.external_api_call`\n",
     );
     expect((await submit(cwd, "mypak.x")).stderr).toContain('Did you mean "mypack"?');
@@ -177,7 +180,9 @@ describe("submit an action", () => {
     expect(await perdure(["submit", "-f", "job.yaml"], { cwd })).toMatchObject({ code: 0 });
     const named = await submit(cwd, "mypak.x", { PERDURE_ATTUNE_PACKS: "packs" });
     expect(named).toMatchObject({ code: 2, stdout: "" });
-    expect(named.stderr).toMatch(/no pack "mypak" in packs \(PERDURE_ATTUNE_PACKS\)\. Did you mean "mypack"\?/);
+    expect(named.stderr).toMatch(
+      /pack "mypak" does not exist in packs \(PERDURE_ATTUNE_PACKS\)\. Did you mean "mypack"\?/,
+    );
     const gone = await submit(cwd, "mypack.x", { PERDURE_ATTUNE_PACKS: "gone" });
     expect(gone).toMatchObject({ code: 2, stderr: expect.stringContaining('attune.packs: "gone" cannot be read') });
   });
@@ -187,8 +192,8 @@ describe("submit an action", () => {
     const { code, stdout, stderr } = await ask("submit", "mypack.action", "-p", "key=value");
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toBe(
-      'perdure submit: "mypack.action" would be an action, but there are no packs in ./packs (attune.packs): a pack is a ' +
-        "folder there with a pack.yaml. A job of the ordinary kind mypack.action is submitted with --input instead of -p\n",
+      'perdure submit: "mypack.action" would be an action, but ./packs (attune.packs) has no packs: a pack is a ' +
+        "folder with a pack.yaml. To submit a job of kind mypack.action, use --input instead of -p\n",
     );
     expect((await library.jobs()).jobs).toEqual([]);
   });
@@ -210,15 +215,17 @@ describe("submit an action", () => {
     const cwd = newDir();
     fill(cwd, bare);
     const message =
-      "packs/mypack has actions but no pack.yaml; write packs/mypack/pack.yaml with the line `ref: mypack`";
+      "packs/mypack has actions but no pack.yaml; create packs/mypack/pack.yaml with the line `ref: mypack`";
     for (const env of [{}, { PERDURE_ATTUNE_PACKS: "packs" }, { PERDURE_ATTUNE_PACKS: "packs/mypack" }]) {
       const { code, stdout, stderr } = await submit(cwd, "mypack.external_api_call", env);
       expect({ code, stdout, stderr }).toEqual({ code: 2, stdout: "", stderr: `perdure submit: ${message}\n` });
     }
     // Another name may have been meant for it.
-    expect((await submit(cwd, "mypak.x")).stderr).toContain('no pack "mypak" in ./packs. Did you mean "mypack"?');
+    expect((await submit(cwd, "mypak.x")).stderr).toContain(
+      'pack "mypak" does not exist in ./packs. Did you mean "mypack"?',
+    );
     fill(cwd, { "packs/mypack/pack.yaml": "ref: mypack\n" });
-    expect((await submit(cwd, "mypack.gone")).stderr).toContain('there is no action "mypack.gone"');
+    expect((await submit(cwd, "mypack.gone")).stderr).toContain('action "mypack.gone" does not exist');
   });
 
   it("with an open schema names a parameter that is nearly the missing one", async () => {
@@ -232,7 +239,7 @@ describe("submit an action", () => {
     });
     const { code, stderr } = await perdure(["submit", "p.go", "-p", "ulr=x"], { cwd });
     expect(code).toBe(2);
-    expect(stderr).toContain('the parameter "url" is required and was not given, but "ulr" was;');
+    expect(stderr).toContain('the parameter "url" is required, but "ulr" was given;');
   });
 
   it("counts packs that cannot be read among those that there are", async () => {
@@ -240,7 +247,7 @@ describe("submit an action", () => {
     fill(cwd, { "packs/other/pack.yaml": "ref: [\n" });
     const { code, stderr } = await submit(cwd, "othr.x");
     expect(code).toBe(2);
-    expect(stderr).toContain('there is no pack "othr" in ./packs. Did you mean "other"?');
+    expect(stderr).toContain('pack "othr" does not exist in ./packs. Did you mean "other"?');
   });
 
   it("has what is set here where it and its pack say nothing, and tells what is not done", async () => {

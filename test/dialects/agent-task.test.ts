@@ -194,7 +194,7 @@ spec:
       const stage = await openStage(store, { startAt, random: () => 0.5 + (34 / 30 - 1) * 2 });
       const id = await apply(stage, { retry: RETRY });
       expect((await stage.view(agentTask, id)).status).toEqual({
-        ...{ phase: "Pending", attempts: 0, message: "waits for a worker", history: [] },
+        ...{ phase: "Pending", attempts: 0, message: "waiting for a worker", history: [] },
       });
       const first = await stage.start(id);
       expect((await stage.view(agentTask, id)).status).toMatchObject({ phase: "Running", attempts: 1, history: [] });
@@ -276,7 +276,7 @@ spec:
       const due = await status();
       expect(due).toMatchObject({
         ...{ phase: "Pending", attempts: 1, lastFailureReason: "exit code 7: entrypoint crash" },
-        message: "due, and waits for a worker; attempt 1 failed: exit code 7: entrypoint crash; retries left: 2",
+        message: "due, waiting for a worker; attempt 1 failed: exit code 7: entrypoint crash; retries left: 2",
       });
       expect(due).not.toHaveProperty("nextRetryTime");
       await stage.start(id);
@@ -500,7 +500,7 @@ spec:
         },
         {
           ...{ type: "Warning", reason: "RetryExhausted", timestamp: "2026-02-09T19:23:26Z", count: 1 },
-          message: "all 2 runs are used; attempt 2 failed: out of memory: killed by the system",
+          message: "all 2 attempts are used; attempt 2 failed: out of memory: killed by the system",
         },
         {
           ...{ type: "Warning", reason: "Failed", timestamp: "2026-02-09T19:23:26Z", count: 1 },

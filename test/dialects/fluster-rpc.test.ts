@@ -114,7 +114,7 @@ describe("LaunchJob", () => {
     const environment = { workspace: "/app", pipPackages: ["numpy"] };
     await rpc("LaunchJob", { name: "a", ...TRUE, environment, bundleHash: "abc" });
     const { statusMessage } = await status("a");
-    expect(statusMessage).toMatch(/environment\.workspace is not prepared.*pip_packages.*bundle_hash is not used/);
+    expect(statusMessage).toMatch(/environment\.workspace is ignored.*pip_packages.*bundle_hash is not used/);
   });
 
   it("takes a task of a worker, too", async () => {
@@ -136,7 +136,7 @@ describe("bad input", () => {
     ["a name of spaces", { name: "  ", ...TRUE }, /^name: /],
     ["a name with NUL", { name: "a\0b", ...TRUE }, /^name: /],
     ["a name that is too long", { name: "n".repeat(193), ...TRUE }, /^name: .*1 to 192 characters/],
-    ["a name like an id of ours", { name: "job_01m7gekg9zevv9a6xvvwmt1v8g", ...TRUE }, /taken for the id/],
+    ["a name like an id of ours", { name: "job_01m7gekg9zevv9a6xvvwmt1v8g", ...TRUE }, /read as the id/],
     ["a name of another type", { name: 7, ...TRUE }, /^name: must be a text; got 7/],
     ["no entrypoint", { name: "a" }, /^serialized_entrypoint: no entrypoint/],
     ["two entrypoints", { name: "a", ...TRUE, serializedEntrypoint: "gASVAA==" }, /both serialized_entrypoint and/],
@@ -487,7 +487,7 @@ sys.modules["my_jobs"] = module`;
     const [bundleBlob, pickle = ""] = pickled('(show, ("data.txt",), {})', zip).split(" ");
     const { status, text } = await run(pickle, { bundleBlob });
     expect(status).toMatchObject({ state: "JOB_STATE_SUCCEEDED" });
-    expect(status.statusMessage).toMatch(/^bundle_blob is unpacked .* is not installed\.$/);
+    expect(status.statusMessage).toMatch(/^bundle_blob is unpacked .* are not installed\.$/);
     expect(text).toBe("from the bundle\n");
   });
 

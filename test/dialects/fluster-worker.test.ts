@@ -76,7 +76,7 @@ describe("a command of fluster", () => {
     expect(lines).toEqual([["0"], ["1"], ["2"]]);
     expect(status).toMatchObject({ state: "SUCCEEDED", failure_count: 1, preemption_count: 0, current_attempt_id: 2 });
     expect(status.attempts).toMatchObject([
-      { attempt_id: 0, state: "KILLED", error: "Ended to wait for its children; it is not counted" },
+      { attempt_id: 0, state: "KILLED", error: "Ended to wait for its children; not counted" },
       { attempt_id: 1, state: "FAILED", exit_code: 1 },
       { attempt_id: 2, state: "SUCCEEDED", exit_code: 0 },
     ]);

@@ -84,7 +84,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       await controller.play(id, PREEMPTED);
       expect(await controller.status(id)).toMatchObject({
         ...{ state: "WORKER_FAILED", preemption_count: 101, failure_count: 0, current_attempt_id: 100 },
-        ...{ exit_code: null, error: "Worker worker-1 failed: it is gone" },
+        ...{ exit_code: null, error: "Worker worker-1 failed: it exited" },
       });
       expect((await controller.status(id)).attempts).toHaveLength(101);
     }, 60_000);
@@ -156,7 +156,7 @@ describe.each(STORES)("fluster on %s", (store) => {
         {
           ...{ attempt_id: 0, worker_id: "spot-1", state: "WORKER_FAILED", exit_code: null },
           ...{ started_at_ms: T0, finished_at_ms: T0 + 3_000, is_worker_failure: true },
-          error: "Worker spot-1 failed: it is gone",
+          error: "Worker spot-1 failed: it exited",
         },
         {
           ...{ attempt_id: 1, worker_id: "spot-2", state: "FAILED", exit_code: 7, error: "exit code 7: boom" },

@@ -20,12 +20,11 @@ import { ANNOTATION, VARIABLE } from "./fields.ts";
 import { inRole, type RoleSources } from "./role.ts";
 import { type AgentValues, policyValues, readValues } from "./values.ts";
 
-// A job once more, with another prompt, model, command or role: what a parent or a person does about a child whose
-// failure another attempt of the same would not heal. All else stays: kind, policy, queue, priority, labels, tags,
-// timeout, annotations, parent; another role brings its own defaults (`role-change.ts`). Not taken along are its key
-// and its deadline, which were about that one job.
+// A new job like another, with another prompt, model, command or role: for a child whose failure a further attempt would
+// not fix. Everything else is copied: kind, policy, queue, priority, labels, tags, timeout, annotations, parent; another
+// role brings its own defaults (`role.ts`). The key and the deadline are not copied.
 
-/** What is different in the new job.
+/** What changes in the new job.
  *  @example
  *  const change: AgentChange = { prompt: "Shorter, please.", model: "opus" }; */
 export interface AgentChange {
@@ -34,11 +33,11 @@ export interface AgentChange {
   readonly model?: string;
   /** Another command, with its arguments. */
   readonly command?: readonly string[];
-  /** The name of another `ClusterAgentRole`, whose defaults replace those of the one before. */
+  /** The name of another `ClusterAgentRole`, whose defaults replace those of the old one. */
   readonly role?: string;
 }
 
-/** `roles` is where another role is searched. */
+/** `roles` are searched for another role. */
 export function changed(job: JobInfo, change: AgentChange, roles: RoleSources | null = null): ReadEntry {
   const { role, ...others } = change;
   const isChanged = Object.values(change).some((each) => each !== undefined);
@@ -78,7 +77,7 @@ function copyOf(job: JobInfo): ReadEntry {
   };
 }
 
-/** The input of an agent's command with the change made. For a handler that knows of its child's input only. */
+/** The changed input of an agent's command. Also for a handler that has only its child's input. */
 export function changedInput(payload: unknown, { prompt, model, command }: Omit<AgentChange, "role">): ExecInput {
   let input = (isPlain(payload) ? payload : {}) as ExecInput;
   if (prompt !== undefined || model !== undefined) checkAgent(input, prompt === undefined ? "model" : "prompt");
@@ -97,8 +96,8 @@ function asPrompt(value: unknown): string {
   throw new ConfigError({ path: "resubmit.prompt", given: value, allowed: "text, not empty" });
 }
 
-/** What a change of the policy and the timeout makes of an agent's job: it finds its budget in its environment too, and what was
- *  changed counts from here on as given by the task itself. */
+/** Applies a change of policy and timeout to an agent's job: updates the budget in its environment, and records
+ *  changed values as given by the task itself. */
 export function withChangesKept(before: ReadEntry, after: ReadEntry): ReadEntry {
   const input = (isPlain(after.input) ? after.input : {}) as ExecInput;
   if (after.task !== "exec" || after.options?.retry === undefined || !isAgent(input)) return after;
@@ -119,7 +118,7 @@ function numbersOf({ options = {} }: ReadEntry): Readonly<Record<string, number 
   return policyValues(resolvePolicy(options.retry, "resubmit"), timeoutMs);
 }
 
-/** With other sources of some values, where the job has any. */
+/** Records other sources for some values, if the job has such a record. */
 function withValues(entry: ReadEntry, given: AgentValues): ReadEntry {
   const annotations = entry.options?.annotations ?? {};
   const values = readValues({ annotations });
@@ -137,37 +136,35 @@ function isAgent({ env }: ExecInput): boolean {
   return isPlain(env) && Object.hasOwn(env, VARIABLE.taskName);
 }
 
-/** Another command would never look at these variables. */
+/** Other commands do not read these variables. */
 function checkAgent(input: ExecInput, field: string): void {
   if (isAgent(input)) return;
-  const problem = `the job is no AgentTask, so it has no ${field}`;
+  const problem = `the job is not an AgentTask and has no ${field}`;
   throw new ConfigError({ path: `resubmit.${field}`, given: undefined, problem });
 }
 
-// `resubmit`: a job like another, with another prompt, model, command or role, over an engine in this process or a
-// server.
-
-/** How the new job is submitted.
+/** Options for the new job.
  *  @example
  *  const options: ResubmitOptions = { key: "summary-2" }; */
 export interface ResubmitOptions {
-  /** As of a submit: the same key again finds the job that was made. */
+  /** As in a submit: the same key again finds the existing job. */
   readonly key?: string;
-  /** `ClusterAgentRole` documents in which another role is searched, before the setting `agent.roles`. */
+  /** `ClusterAgentRole` documents that are searched for another role, before the setting `agent.roles`. */
   readonly roles?: readonly unknown[];
 }
 
-/** The new job, and the parent that it could not be given.
+/** The new job, and the parent that it could not have.
  *  @example
  *  const { job: again, formerParent }: Resubmitted = await resubmit(perdure, job.id); */
 export interface Resubmitted {
   readonly job: JobHandle<unknown>;
-  /** The parent of the one before, if it has ended since: the new job has none then. */
+  /** The original job's parent if it has ended: the new job then has none. */
   readonly formerParent: string | null;
 }
 
-/** Submits a job like another, with another prompt, model, command or role. The new one has the id of the other in its annotation
- *  `resubmit-of`, and `jobs({ tag: "resubmit-of=" + id })` finds it.
+/** Submits a job like another, with another prompt, model, command or role, on an engine in this process or a server.
+ *  The annotation `resubmit-of` has the id of the original job, and `jobs({ tag: "resubmit-of=" + id })` finds the new
+ *  one.
  *  @example
  *  const { job: again } = await resubmit(perdure, job.id, { prompt: "Shorter, please." }); */
 export async function resubmit(

@@ -108,7 +108,7 @@ describe("the prompt", () => {
   it("is not needed by a task with a command of its own", () => {
     expect(input({ prompt: null }).env).toEqual({ AGENT_TASK_NAME: "t" });
     const settings = agent({ command: ["/usr/bin/agent"] });
-    expect(refusal(doc({ prompt: null, command: null }), { settings }).message).toMatch(/^spec: there is no prompt/);
+    expect(refusal(doc({ prompt: null, command: null }), { settings }).message).toMatch(/^spec: no prompt/);
   });
 });
 
@@ -124,7 +124,7 @@ describe("the command", () => {
 
   it("is not expanded as a kubelet does it, and that is said", () => {
     const { notes } = read(doc({ command: ["sh", "-c", "echo $(WHO) $(date)"], env: { WHO: "me" } }));
-    expect(notes).toEqual([expect.stringContaining("$(WHO) stays as it is")]);
+    expect(notes).toEqual([expect.stringContaining("$(WHO) is not replaced")]);
   });
 });
 
@@ -136,12 +136,16 @@ describe("env", () => {
   });
 
   it.each([
-    [[{ name: "A", valueFrom: { secretKeyRef: {} } }], "spec.env[0].valueFrom", /no secrets/],
+    [
+      [{ name: "A", valueFrom: { secretKeyRef: {} } }],
+      "spec.env[0].valueFrom",
+      /secrets and config maps are not supported/,
+    ],
     [[{ name: "A", value: 1 }], "spec.env[0].value", /put it in quotes/],
     [[{ name: "A" }, { name: "A" }], "spec.env[1].name", /twice/],
     [{ "A-B": "1" }, 'spec.env["A-B"]', /letters/],
-    [{ PERDURE_URL: "1" }, "spec.env.PERDURE_URL", /set when the task runs/],
-    [{ AGENT_PROMPT: "1" }, "spec.env.AGENT_PROMPT", /set when the task runs/],
+    [{ PERDURE_URL: "1" }, "spec.env.PERDURE_URL", /Perdure sets this one/],
+    [{ AGENT_PROMPT: "1" }, "spec.env.AGENT_PROMPT", /Perdure sets this one/],
     [[{ name: "A", vaule: "1" }], "spec.env[0].vaule", /Did you mean "value"/],
     ["A=1", "spec.env", /a list/],
   ])("%j is refused", (env, path, message) => {
@@ -223,7 +227,7 @@ describe("roles", () => {
 
   it("alone are no job, and are checked", () => {
     const { jobs, notes } = read(ROLE);
-    expect([jobs, notes]).toEqual([[], [expect.stringMatching(/a role is no job.*agent\.roles/)]]);
+    expect([jobs, notes]).toEqual([[], [expect.stringMatching(/a role is not a job.*agent\.roles/)]]);
     expect(read(ROLE, { documents: [doc({ role: "researcher" })] })).toEqual({ jobs: [], notes: [] });
     expect(refusal(role({ retry: { maxAttempt: 4 } })).message).toMatch(
       /^spec\.retry\.maxAttempt: unknown field .*Did you mean "maxAttempts"/,

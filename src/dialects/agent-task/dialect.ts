@@ -1,4 +1,4 @@
-/** The AgentTask dialect: which documents it takes, and how they become jobs. */
+/** The AgentTask dialect: recognises its documents and turns them into jobs. */
 import { asOneOf, isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
@@ -14,11 +14,11 @@ import { type AgentSpec, readSpec } from "./spec.ts";
 import { type AgentValues, agentPolicy, effective } from "./values.ts";
 import { agentTaskView } from "./view.ts";
 
-// Manifests in one document, as `kubectl get agenttasks -o yaml` writes them.
+// A list of manifests in one document, as written by `kubectl get agenttasks -o yaml`.
 
 const LIST_KINDS = ["List", "AgentTaskList", "ClusterAgentRoleList"];
 
-/** The paths of the manifests in a list; null of a document that is none. */
+/** The paths of the manifests in a list; null if the document is not a list. */
 export function listedManifests(document: unknown): (readonly [string, number])[] | null {
   if (!isPlain(document)) return null;
   const { apiVersion, kind, items } = document as Readonly<Record<string, unknown>>;
@@ -26,9 +26,9 @@ export function listedManifests(document: unknown): (readonly [string, number])[
   return Array.isArray(items) ? items.map((_, i) => ["items", i] as const) : null;
 }
 
-// AgentTask manifests: agents as commands, retried when their pod would have failed and not when they say no. The
-// result.json that an agent leaves decides: `status: failed` is logical and final, `status: completed` is done, and a
-// run that ends badly without one is transient and retried, as are timeouts, lost workers and lack of memory.
+// An agent is a command that is retried for transient failures. Its result.json decides: `status: failed` is logical and
+// final, `status: completed` is success. An attempt that fails without a result.json is transient and retried, as are
+// timeouts, lost workers and lack of memory.
 
 export const agentTask: Dialect = {
   name: "agent-task",
@@ -46,7 +46,7 @@ export const agentTask: Dialect = {
     const { name } = readRole(document, notes);
     if (!context.documents.some((each) => namesRole(each, name))) {
       notes.push(
-        `${ROLE_KIND} ${name}: a role is no job; it takes effect for tasks that name it, in the same file, in another -f, or by the setting agent.roles.`,
+        `${ROLE_KIND} ${name}: a role is not a job; it applies to tasks that name it, in the same file, in another -f, or by the setting agent.roles.`,
       );
     }
     return { jobs: [], notes };
@@ -80,7 +80,7 @@ function readTask(document: unknown, context: ReadContext, notes: string[]): Rea
   asOneOf(fields.kind, [TASK_KIND, ROLE_KIND], "kind");
   const { name, tags, annotations } = readMetadata(fields.metadata, "metadata", notes);
   const spec = readSpec(fields.spec, "spec", notes);
-  if (fields.status !== undefined) notes.push("status: it belongs to another job and is ignored.");
+  if (fields.status !== undefined) notes.push("status: belongs to another job and is ignored.");
 
   const role = spec.role === null ? null : findRole(spec.role, context, notes);
   const { tier, budget, model, timeoutMs, values, ...given } = effective(spec, role, context.settings);
@@ -106,17 +106,17 @@ function readTask(document: unknown, context: ReadContext, notes: string[]): Rea
   };
 }
 
-/** The task's own command, else the one that is configured for all agents. */
+/** The task's own command, or the one configured for all agents. */
 function argvOf({ command, args, prompt }: AgentSpec, { settings }: ReadContext): string[] {
   const agent = command ?? settings.agent.command;
   if (agent === null) {
-    const problem = "there is no command to run";
+    const problem = "no command to run";
     const allowed = "spec.command, or the setting agent.command, which runs all tasks without one";
     throw new ConfigError({ path: "spec", given: undefined, allowed, problem });
   }
   if (command === null && prompt === null) {
-    const allowed = "a prompt, or a command of its own that needs none";
-    throw new ConfigError({ path: "spec", given: undefined, allowed, problem: "there is no prompt" });
+    const allowed = "a prompt, or a command that needs none";
+    throw new ConfigError({ path: "spec", given: undefined, allowed, problem: "no prompt" });
   }
   return [...agent, ...args];
 }

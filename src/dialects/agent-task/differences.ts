@@ -11,16 +11,15 @@ import { DEFAULT_NAMESPACE, taskKey } from "./metadata.ts";
 import { type AgentValues, policyValues, readValues } from "./values.ts";
 import { agentSpecOf, labelsOf } from "./view.ts";
 
-// How a difference is printed. Values that may be secrets are left out: those of variables and arguments, and what
-// stands before the host of an address.
+// Differences are printed without values that may be secrets: those of variables and arguments, and credentials in URLs.
 
 /** One value of a manifest or a job. */
 interface ManifestValue {
   readonly value: unknown;
-  /** Where it came from, if not from the task itself. */
+  /** Its source, if not the task itself. */
   readonly from?: string;
   readonly isSecret?: boolean;
-  /** Of a time in seconds: printed as manifests write it. */
+  /** For seconds: printed as in manifests. */
   readonly isTime?: boolean;
 }
 
@@ -30,10 +29,10 @@ function differenceText(path: string, a: ManifestValue | undefined, b: ManifestV
   return before === after ? `${path}: another value` : `${path}: ${before} -> ${after}`;
 }
 
-/** Arguments that are named one by one. */
+/** Arguments that are listed one by one. */
 const MAX_ARGUMENTS = 5;
 
-/** Position by position. */
+/** Compares by position. */
 function commandDifferences(path: string, a: ManifestValue | undefined, b: ManifestValue | undefined): Difference[] {
   const [before, after] = [argumentsOf(a), argumentsOf(b)];
   const places = Array.from({ length: Math.max(before.length, after.length) }, (_, i) => i);
@@ -67,7 +66,7 @@ function withSource(text: string, { from }: ManifestValue): string {
   return from === undefined ? text : `${text} (${from})`;
 }
 
-/** Begins at the slashes, so that a long text costs no more than its length. */
+/** Searches from the slashes, so that long texts take linear time. */
 const LOGIN = /:\/\/[^\s/?#]*@/g;
 
 function withoutLogins(value: unknown): unknown {
@@ -85,7 +84,7 @@ const UNITS = [
   ["ms", 1],
 ] as const;
 
-/** `1d12h`, as a manifest takes it. */
+/** `1d12h`, as in manifests. */
 function timeText(seconds: number): string {
   let rest = Math.round(seconds * 1_000);
   const parts = UNITS.map(([unit, ms]) => {
@@ -96,10 +95,10 @@ function timeText(seconds: number): string {
   return parts.join("") || "0s";
 }
 
-// What a manifest has other than the job that was made from it before, by the paths of the manifest. What a manifest
-// has and Perdure cannot do (`spec.image`, …) is not in the job, and no difference. Neither is the order of fields.
+// Compares a manifest with the job made from it, by the manifest's paths. Fields that Perdure does not support
+// (`spec.image`, …) are not in the job and not compared; nor is the order of fields.
 
-/** What of a job is compared. */
+/** The compared parts of a job. */
 type ComparedJob = Pick<JobInfo, "kind" | "payload" | "annotations" | "tags" | "labels"> &
   Partial<Pick<JobInfo, "policy" | "timeoutMs">>;
 
@@ -107,7 +106,7 @@ export function taskDifferences(before: JobInfo | ReadEntry, entry: ReadEntry): 
   return differencesOf("task" in before ? seenIn(before) : before, seenIn(entry));
 }
 
-/** What a job has other than the one it was made from. */
+/** The differences between a job and the one it was made from. */
 export function jobDifferences(before: JobInfo, after: JobInfo): readonly Difference[] {
   return differencesOf(before, after);
 }
@@ -129,7 +128,7 @@ function seenIn({ task, input, options = {} }: ReadEntry): ComparedJob {
   return { kind: task, payload: input, annotations, tags, labels };
 }
 
-/** What of a spec is compared by `values`, or is not of the manifest alone. */
+/** Fields of a spec that are compared by `values`, or are not only in the manifest. */
 const NOT_COMPARED = { policy: presets.agent, timeoutMs: null, parentId: null } as const;
 
 function factsOf(seen: ComparedJob): Map<string, ManifestValue> {
@@ -164,7 +163,7 @@ function factsOf(seen: ComparedJob): Map<string, ManifestValue> {
   return facts;
 }
 
-/** All that a job has which an earlier version stored, or a program submitted, counts as its own (`role-change.ts`). */
+/** All values of a job stored by an earlier version, or submitted by a program, count as its own (`role.ts`). */
 function unrecorded({ policy, timeoutMs = null }: ComparedJob): AgentValues {
   const values = policy === undefined ? {} : policyValues(policy, timeoutMs);
   return Object.fromEntries(Object.entries(values).map(([path, value]) => [path, [value, "spec"]]));
@@ -189,7 +188,7 @@ function sourceOf(
   }
 }
 
-/** A role's own document is for the agent to read. What of it has changed a value of the task is listed already. */
+/** The role's document is data for the agent. Changed defaults are listed already. */
 function roleDifferences(a: ComparedJob, b: ComparedJob, found: readonly Difference[]): Difference[] {
   const name = b.annotations[ANNOTATION.role];
   if (name === undefined || a.annotations[ANNOTATION.role] !== name) return [];
@@ -225,8 +224,8 @@ function roleIn({ payload }: ComparedJob): Record<string, unknown> | null {
   }
 }
 
-// A manifest that is applied again is the same task, by its namespace and name, as in Kubernetes. It is never
-// updated: a job keeps what it was submitted with, so a manifest that differs is refused with what differs.
+// A manifest that is applied again is the same task, by its namespace and name, as in Kubernetes. It is never updated: a
+// manifest that differs from its job is refused with the differences.
 
 export const namedTasks: NamedDocuments = {
   key: ({ options }) => keyIn(options?.annotations ?? {}),
@@ -251,13 +250,13 @@ function shortName(entry: ReadEntry): string {
   return namespace === DEFAULT_NAMESPACE ? name : `${namespace}/${name}`;
 }
 
-/** Its name only where that is sure to find it, and needs no quotes. */
+/** The task's name if it is unambiguous and needs no quotes, else the job's id. */
 function reference(job: JobInfo, entry: ReadEntry): string {
   const name = shortName(entry);
   return job.key === keyIn(entry.options?.annotations ?? {}) && /^[\w./-]+$/.test(name) ? name : job.id;
 }
 
-/** Which option of `perdure resubmit` changes what. */
+/** Which option of `perdure resubmit` changes which value. */
 const OPTIONS: readonly (readonly [path: RegExp, option: string])[] = [
   [/^spec\.role$/, "--role NAME"],
   [/^spec\.prompt$/, "--prompt TEXT"],

@@ -1,5 +1,5 @@
-/** A job's story as the events that an operator would emit about its AgentTask: `Normal/Retrying`, `Warning/RetryExhausted`
- *  and the rest. Made from our events whenever they are asked for; nothing is stored. */
+/** A job's events as a Kubernetes operator would emit them for its AgentTask: `Normal/Retrying`,
+ *  `Warning/RetryExhausted` and others. Computed on each request; nothing is stored. */
 import { shortageText } from "../../core/decision/budget.ts";
 import { failureText } from "../../core/decision/failure.ts";
 import { showMs } from "../../core/duration.ts";
@@ -13,27 +13,27 @@ export interface AgentEvent {
   readonly reason: string;
   readonly message: string;
   readonly timestamp: string;
-  /** How often it came in a row. */
+  /** How often it was repeated in a row. */
   readonly count: number;
 }
 
 type AgentEventText = Pick<AgentEvent, "type" | "reason" | "message">;
 
 export function agentTaskEvents(parts: ViewParts): AgentEvent[] {
-  const told: AgentEvent[] = [];
+  const shown: AgentEvent[] = [];
   for (const event of parts.events) {
-    for (const said of saidOf(event, parts)) {
+    for (const each of agentEventsOf(event, parts)) {
       const timestamp = wholeSeconds(event.at);
-      const last = told.at(-1);
-      const isAgain = last?.type === said.type && last.reason === said.reason && last.message === said.message;
-      if (isAgain) told[told.length - 1] = { ...last, timestamp, count: last.count + 1 };
-      else told.push({ ...said, timestamp, count: 1 });
+      const last = shown.at(-1);
+      const isAgain = last?.type === each.type && last.reason === each.reason && last.message === each.message;
+      if (isAgain) shown[shown.length - 1] = { ...last, timestamp, count: last.count + 1 };
+      else shown.push({ ...each, timestamp, count: 1 });
     }
   }
-  return told;
+  return shown;
 }
 
-/** As `kubectl describe` lists them, with their instants. */
+/** As listed by `kubectl describe`, with timestamps. */
 export function agentEventTable(events: readonly AgentEvent[]): EventTable {
   const rows = events.map(({ timestamp, type, reason, message, count }) => {
     return [timestamp, `${type}/${reason}`, count > 1 ? `${message} (x${count})` : message];
@@ -44,13 +44,13 @@ export function agentEventTable(events: readonly AgentEvent[]): EventTable {
 const normal = (reason: string, message: string): AgentEventText => ({ type: "Normal", reason, message });
 const warning = (reason: string, message: string): AgentEventText => ({ type: "Warning", reason, message });
 
-function saidOf(event: JobEvent, parts: ViewParts): AgentEventText[] {
-  if (isEnded(event)) return saidOfEnd(event, parts);
+function agentEventsOf(event: JobEvent, parts: ViewParts): AgentEventText[] {
+  if (isEnded(event)) return endEvents(event, parts);
   switch (event.name) {
     case "attempt.started":
       return [normal("Started", `attempt ${event.data.attempt} started on ${event.data.worker}`)];
     case "job.unblocked":
-      return [normal("ChildrenEnded", "all children that it waited for have ended")];
+      return [normal("ChildrenEnded", "all awaited children have ended")];
     case "job.cancelled":
       return [normal("Cancelled", `cancelled${event.data.by === null ? "" : ` by ${event.data.by}`}`)];
     case "job.redriven":
@@ -64,14 +64,14 @@ function failureIn({ data: { failure } }: AgentEndedEvent): string | null {
   return failure === undefined ? null : failureText(failure);
 }
 
-/** Of an end without an attempt. */
+/** The message of an end without an attempt. */
 function unstartedText({ name, data: { decision } }: AgentEndedEvent): string | null {
   if (name === "job.queue_timeout") return "no worker started it in time";
   if (name !== "job.over_budget") return null;
   return `not started: ${decision.shortage === undefined ? "the budget is spent" : shortageText(decision.shortage)}`;
 }
 
-function saidOfEnd(event: AgentEndedEvent, { job, attempts }: ViewParts): AgentEventText[] {
+function endEvents(event: AgentEndedEvent, { job, attempts }: ViewParts): AgentEventText[] {
   const { attempt, decision } = event.data;
   const row = attempts.find((each) => each.attempt === attempt);
   const unstarted = unstartedText(event);
@@ -85,10 +85,10 @@ function saidOfEnd(event: AgentEndedEvent, { job, attempts }: ViewParts): AgentE
     case "cancel":
       return [normal("Cancelled", `attempt ${attempt} was cancelled`)];
     case "block":
-      return [normal("WaitingForChildren", `attempt ${attempt} ended to wait for its children; nothing charged`)];
+      return [normal("WaitingForChildren", `attempt ${attempt} waits for its children; not counted as an attempt`)];
     case "retry": {
       if (decision.class === "handback") {
-        return [normal("Interrupted", `attempt ${attempt} was handed back by its worker; nothing charged`)];
+        return [normal("Interrupted", `attempt ${attempt} was returned by its worker; not counted`)];
       }
       const next = `retrying in ${showMs(decision.delay?.delayMs ?? 0)}`;
       const left = decision.charge ? `, ${counted(decision.charge.left, "retry", "retries")} left` : "";

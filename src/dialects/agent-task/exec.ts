@@ -1,12 +1,12 @@
-/** A task as a command: the agent, which finds its task in its environment and in files.
+/** Turns a task into a command: the agent, which gets its task in its environment and in files.
  *
- *    AGENT_TASK_NAME, AGENT_TASK_ID, AGENT_ATTEMPT   who it is, and the number of this run, from 1
- *    AGENT_PROMPT         the prompt, if it has at most 32 KiB and no NUL, which an environment cannot hold
- *    AGENT_PROMPT_FILE    a file with the prompt, where there is one
+ *    AGENT_TASK_NAME, AGENT_TASK_ID, AGENT_ATTEMPT   the task, and the number of this attempt, from 1
+ *    AGENT_PROMPT         the prompt, if it has at most 32 KiB and no NUL
+ *    AGENT_PROMPT_FILE    a file with the prompt, if there is one
  *    AGENT_MODEL, AGENT_MODEL_ENDPOINT, AGENT_MODEL_PROVIDER, AGENT_TIER, AGENT_MAX_COST_USD, AGENT_MAX_TOKENS
  *    AGENT_ROLE, AGENT_ROLE_FILE     the role's name, and its `spec` as JSON
  *
- *  Files are named from the attempt's own directory, where the agent is started and where it leaves its result.json. */
+ *  Paths are relative to the attempt's directory, in which the agent starts and writes its result.json. */
 import type { ExecInput } from "../../core/input/exec-input.ts";
 import { type AgentBudget, type AgentModel, PROMPT_FILE, ROLE_FILE, VARIABLE } from "./fields.ts";
 import type { AgentTier } from "./settings.ts";
@@ -20,7 +20,7 @@ export interface AgentCommand {
   readonly role: string | null;
   readonly roleSpec: object | null;
   readonly budget: AgentBudget;
-  /** The task's own variables. */
+  /** Variables from the manifest. */
   readonly env: Readonly<Record<string, string>>;
   /** Bytes. */
   readonly memoryLimit: number | null;
@@ -37,7 +37,7 @@ export function agentExec(task: AgentCommand): ExecInput {
   return withModel(withBudget(prompt === null ? input : withPrompt(input, prompt), budget), model);
 }
 
-/** The same command for another role and tier. */
+/** The command with another role and tier. */
 export function withRole(
   input: ExecInput,
   { tier, role, roleSpec }: Pick<AgentCommand, "tier" | "role" | "roleSpec">,
@@ -58,7 +58,7 @@ export function withRole(
 
 const MAX_ENV_PROMPT_BYTES = 32_768;
 
-/** The same command with another prompt. */
+/** The command with another prompt. */
 export function withPrompt(input: ExecInput, prompt: string): ExecInput {
   const { [VARIABLE.prompt]: _before, ...env } = input.env ?? {};
   const fits = Buffer.byteLength(prompt) <= MAX_ENV_PROMPT_BYTES && !prompt.includes("\0");
@@ -73,7 +73,7 @@ export function withPrompt(input: ExecInput, prompt: string): ExecInput {
   };
 }
 
-/** The same command with another model, or with another name for it alone. */
+/** The command with another model, or with another name of the model only. */
 export function withModel(input: ExecInput, { name, endpoint, provider }: AgentModel): ExecInput {
   return {
     ...input,
@@ -86,7 +86,7 @@ export function withModel(input: ExecInput, { name, endpoint, provider }: AgentM
   };
 }
 
-/** The same command, told of another budget. */
+/** The command with another budget in its environment. */
 export function withBudget(input: ExecInput, { maxCostUsd, maxTokens }: AgentBudget): ExecInput {
   const { [VARIABLE.maxCostUsd]: _cost, [VARIABLE.maxTokens]: _tokens, ...env } = input.env ?? {};
   return {

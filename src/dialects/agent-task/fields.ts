@@ -3,16 +3,16 @@ import { asInteger, asNumber, asObject, asText, type Fields, fieldPath } from ".
 import { asSpan, MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 
-// The names under which an AgentTask's parts are kept in a job of ours: variables and files that its agent finds, and
-// annotations for what is only shown again. Reading, viewing and changing go by the same table.
+// Where the parts of an AgentTask are stored in a job: variables and files for the agent, and annotations for what is
+// only shown. Reading, viewing and changing use this table.
 
-/** What the agent finds in its environment. */
+/** Environment variables of the agent. */
 export const VARIABLE = {
   taskName: "AGENT_TASK_NAME",
   taskId: "AGENT_TASK_ID",
   /** 1-based. */
   attempt: "AGENT_ATTEMPT",
-  /** Only of a prompt that an environment can hold. */
+  /** Only if the prompt fits into an environment. */
   prompt: "AGENT_PROMPT",
   promptFile: "AGENT_PROMPT_FILE",
   model: "AGENT_MODEL",
@@ -20,7 +20,7 @@ export const VARIABLE = {
   modelProvider: "AGENT_MODEL_PROVIDER",
   tier: "AGENT_TIER",
   role: "AGENT_ROLE",
-  /** Only where the role's document was given. */
+  /** Only if the role's document was given. */
   roleFile: "AGENT_ROLE_FILE",
   maxCostUsd: "AGENT_MAX_COST_USD",
   maxTokens: "AGENT_MAX_TOKENS",
@@ -28,7 +28,7 @@ export const VARIABLE = {
 
 export const OUR_VARIABLES: readonly string[] = Object.values(VARIABLE);
 
-/** Of input files; the agent finds them in `inputs/` of the directory it is started in. */
+/** Input files; the agent finds them in `inputs/` of its working directory. */
 export const PROMPT_FILE = "prompt.txt";
 export const ROLE_FILE = "role.json";
 
@@ -39,7 +39,7 @@ export const ANNOTATION = {
   apiVersion: "agent-task/api-version",
   role: "agent-task/role",
   tier: "agent-task/tier",
-  /** Where its values came from (`values.ts`). */
+  /** The sources of its values (`values.ts`). */
   values: "agent-task/values",
 } as const;
 
@@ -47,22 +47,22 @@ export const TASK_KIND = "AgentTask";
 export const ROLE_KIND = "ClusterAgentRole";
 export const API_VERSION = "core.hortator.ai/v1alpha1";
 
-// Checks for what manifests hold, in their units: seconds, and the quantities and durations of Kubernetes.
+// Checks for values of manifests, in their units: seconds, and the quantities and durations of Kubernetes.
 
-/** An object with no field but the known ones. A field that is there without a value, as in `env:`, is not given. */
+/** An object with only known fields. A field without a value, as in `env:`, counts as absent. */
 export function fieldsOf<K extends string>(value: unknown, path: string, known: readonly K[]): Fields<K> {
   const fields = asObject(value, path, known);
   return Object.fromEntries(Object.entries(fields).filter(([, field]) => field !== null)) as Fields<K>;
 }
 
-/** A group and a version, whatever they are called: the manifest is known by its kind. */
+/** Any group and version: manifests are recognised by their kind. */
 export function asApiVersion(value: unknown, path: string): string {
   if (typeof value === "string" && /^[\w.-]+\/[\w.-]+$/.test(value) && value.length <= 200) return value;
   const allowed = "a group and a version, as in core.hortator.ai/v1alpha1";
   throw new ConfigError({ path, given: value, allowed });
 }
 
-/** Texts by name, as labels and annotations are written. */
+/** Texts by name, such as labels and annotations. */
 export function asTexts(value: unknown, path: string): [string, string][] {
   return Object.entries(asObject(value, path)).map(([name, text]) => {
     if (typeof text === "string") return [name, text];
@@ -81,8 +81,7 @@ const GO_DURATION = /^(?:\d{1,12}(?:\.\d{1,6})?(?:ms|d|h|m|s))+$/;
 const GO_PART = /(\d{1,12}(?:\.\d{1,6})?)(ms|d|h|m|s)/g;
 const UNIT_MS: Readonly<Record<string, number>> = { ms: 1, s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 };
 
-/** Seconds, or text such as `30m`, `1h30m` or `1d12h`, as milliseconds: the units of Go, and days. No task can be done within
- *  nothing. */
+/** Seconds, or text such as `30m`, `1h30m` or `1d12h`, in milliseconds: Go's units, and days. Zero is refused. */
 export function asTimeout(value: unknown, path: string): number {
   const isText = typeof value === "string" && GO_DURATION.test(value);
   if (!isText && typeof value !== "number") {
@@ -99,7 +98,7 @@ export function asTimeout(value: unknown, path: string): number {
 
 const MAX_COST_USD = 1_000_000_000;
 
-/** Kubernetes has no fractions in its own types, so money is often written as text. */
+/** Kubernetes has no fractions in its types, so money is often text. */
 function asMoney(value: unknown, path: string): number {
   const isText = typeof value === "string" && /^\d{1,12}(?:\.\d{1,12})?$/.test(value);
   return asNumber(isText ? Number(value) : value, path, { min: 0, max: MAX_COST_USD });
@@ -134,9 +133,7 @@ export function readModel(value: unknown, path: string, notes: string[]): AgentM
   if (typeof value === "string") return { name: asText(value, path, MAX_MODEL) };
   const fields = fieldsOf(value, path, MODEL_FIELDS);
   if (fields.apiKeyRef !== undefined) {
-    notes.push(
-      `${path}.apiKeyRef: there are no secrets here; the worker that runs the agent must have the key itself.`,
-    );
+    notes.push(`${path}.apiKeyRef: secrets are not supported; the worker that runs the agent must have the key.`);
   }
   const given = (["name", "endpoint", "provider"] as const).filter((name) => fields[name] !== undefined);
   return Object.fromEntries(given.map((name) => [name, asText(fields[name], fieldPath(path, name), MAX_MODEL)]));

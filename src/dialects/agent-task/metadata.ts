@@ -1,11 +1,11 @@
-/** The metadata of an AgentTask and the submit key that follows from it. */
+/** The metadata of an AgentTask and the submit key derived from it. */
 import { asText, fieldPath } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { isName, MAX_KEY, MAX_NAME } from "../../core/names.ts";
 import { RESUBMIT_OF } from "../shared.ts";
 import { ANNOTATION, asTexts, fieldsOf, PREFIX } from "./fields.ts";
 
-// The submit key of a manifest: its namespace and name. As in Kubernetes, one without a namespace is in `default`.
+// The submit key of a manifest is its namespace and name; the default namespace is `default`, as in Kubernetes.
 
 const KEY_PREFIX = "agent-task:";
 export const DEFAULT_NAMESPACE = "default";
@@ -14,20 +14,20 @@ export function taskKey(name: string, namespace: string = DEFAULT_NAMESPACE): st
   return `${KEY_PREFIX}${quoted(namespace)}/${quoted(name)}`;
 }
 
-/** The keys of the tasks that a text may name: `write-tests`, or `research/write-tests` with its namespace. */
+/** The keys that a reference may mean: `write-tests`, or `research/write-tests` with its namespace. */
 export function nameKeys(reference: string): readonly string[] {
   const slash = reference.indexOf("/");
   const inNamespace = slash > 0 ? [taskKey(reference.slice(slash + 1), reference.slice(0, slash))] : [];
   return [taskKey(reference), ...inNamespace];
 }
 
-/** So that the slash in between is the only one. */
+/** The slash between them must be the only one. */
 function quoted(text: string): string {
   return text.replaceAll(/[%/]/g, (char) => encodeURIComponent(char));
 }
 
-// `metadata` of a manifest. Labels become tags, since Kubernetes selects objects by them and a label of ours chooses
-// workers. What a cluster has written into it is left out.
+// Labels of a manifest become tags, because Kubernetes selects objects by them, while Perdure's labels select workers.
+// Fields written by a cluster are ignored.
 
 interface AgentMetadata {
   readonly name: string;
@@ -35,7 +35,7 @@ interface AgentMetadata {
   readonly annotations: Readonly<Record<string, string>>;
 }
 
-/** As it comes back from `kubectl get -o yaml`, or from our own view. */
+/** Fields that `kubectl get -o yaml` and Perdure's own view add. */
 const WRITTEN_BY_CLUSTERS = [
   ...(["uid", "creationTimestamp", "resourceVersion", "generation", "selfLink", "managedFields"] as const),
   ...(["finalizers", "ownerReferences", "deletionTimestamp"] as const),
@@ -44,11 +44,11 @@ const FIELDS = ["name", "generateName", "namespace", "labels", "annotations", ..
 
 const MAX_KUBERNETES_NAME = 253;
 const MAX_TAGS = 20;
-/** Annotations of ours take some of the 32 that a job may have. */
+/** Perdure's annotations take some of the 32 that a job may have. */
 const MAX_ANNOTATIONS = 24;
 const MAX_ANNOTATION_NAME = 200;
 const MAX_ANNOTATION_BYTES = 12_288;
-/** The whole manifest once more, written by kubectl. */
+/** A copy of the whole manifest, written by kubectl. */
 const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
 
 export function readMetadata(value: unknown, path: string, notes: string[]): AgentMetadata {
@@ -58,7 +58,9 @@ export function readMetadata(value: unknown, path: string, notes: string[]): Age
   const annotations = readAnnotations(fields.annotations ?? {}, fieldPath(path, "annotations"));
   if (Object.hasOwn(annotations, RESUBMIT_OF)) {
     delete annotations[RESUBMIT_OF];
-    notes.push(`${fieldPath(path, "annotations")}.${RESUBMIT_OF}: it is of the job that was shown, and is ignored.`);
+    notes.push(
+      `${fieldPath(path, "annotations")}.${RESUBMIT_OF}: belongs to the job that was printed, and is ignored.`,
+    );
   }
   annotations[ANNOTATION.name] = name;
   if (fields.namespace !== undefined) {
@@ -68,25 +70,23 @@ export function readMetadata(value: unknown, path: string, notes: string[]): Age
       const allowed = "a name and a namespace of at most 480 characters together";
       throw new ConfigError({ path: fieldPath(path, "name"), given: name, allowed });
     }
-    notes.push(
-      `${fieldPath(path, "namespace")}: kept and shown; the job goes into the namespace that this command speaks to.`,
-    );
+    notes.push(`${fieldPath(path, "namespace")}: kept and shown; the job is stored in the namespace of this command.`);
   }
   return { name, tags: readLabels(fields.labels ?? {}, fieldPath(path, "labels")), annotations };
 }
 
-/** Commands find a task by it. */
+/** Commands find a task by its name. */
 function asTaskName(value: unknown, path: string): string {
   const name = asText(value, path, MAX_KUBERNETES_NAME);
   if (isName(name, MAX_KEY) && name.trim() === name) return name;
-  const allowed = "text without control characters, and without white space at its ends";
+  const allowed = "text without control characters or leading and trailing white space";
   throw new ConfigError({ path, given: value, allowed });
 }
 
-/** Names are what a manifest is found by when it is applied again. */
+/** A manifest that is applied again is found by its name. */
 function noGeneratedName(given: unknown, path: string): ConfigError {
-  const problem = "names are not generated here";
-  const allowed = "metadata.name; for a new job each time give another name, or another --key";
+  const problem = "generateName is not supported";
+  const allowed = "metadata.name; for a new job each time use another name, or pass another --key";
   return new ConfigError({ path, given, allowed, problem });
 }
 

@@ -1,4 +1,4 @@
-/** AgentRole documents, and the change of a job to the values of another role. */
+/** ClusterAgentRole documents, and changing a job to another role. */
 import { asOneOf, fieldPath, isPlain, nearest } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { ExecInput } from "../../core/input/exec-input.ts";
@@ -23,8 +23,8 @@ import { readMetadata } from "./metadata.ts";
 import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "./settings.ts";
 import { type AgentSharedFields, agentPolicy, effective, readRetry, readValues } from "./values.ts";
 
-// `ClusterAgentRole`: defaults for tasks that name it. A role is no job. It takes effect where it lies beside its
-// tasks, in the same file or in another that is given with it, or in the settings.
+// `ClusterAgentRole` has defaults for tasks that name it. It is not a job. It applies if it is in the same file as its
+// tasks, in another file of the same command, or in the settings.
 
 interface AgentRole {
   readonly name: string;
@@ -33,11 +33,11 @@ interface AgentRole {
   readonly model: AgentModel;
   readonly tier: AgentTier | null;
   readonly timeoutMs: number | null;
-  /** All that it says, for the agent. */
+  /** The whole spec, for the agent. */
   readonly spec: object;
 }
 
-/** The first five are defaults of ours; the others are the agent's to read. */
+/** The first five are defaults that Perdure uses; the others are for the agent. */
 const SPEC_FIELDS = [
   ...(["retry", "budget", "model", "tier", "timeout"] as const),
   ...(["defaultModel", "description", "rules", "antiPatterns", "tools", "references"] as const),
@@ -66,10 +66,10 @@ export function readRole(document: unknown, notes: string[]): AgentRole {
   };
 }
 
-/** Where roles may lie: documents beside the task hide those of the settings. */
+/** Sources of roles: documents beside the task take precedence over those of the settings. */
 export type RoleSources = Pick<ReadContext, "documents" | "settings">;
 
-/** The role that a task names. Null, with a note, if nobody has it: a task may name it for its agent alone. */
+/** The role that a task names. Null, with a note, if it does not exist: the name may be for the agent only. */
 export function findRole(name: string, sources: RoleSources, notes: string[]): AgentRole | null {
   const { role, near } = searchRole(name, sources, "spec.role", notes);
   if (role !== null) return role;
@@ -80,12 +80,12 @@ export function findRole(name: string, sources: RoleSources, notes: string[]): A
   return null;
 }
 
-/** The role that somebody asks for. One that nobody has is refused: it would change nothing but a name. */
+/** The requested role. It must exist: otherwise only the name would change. */
 function requiredRole(name: string, sources: RoleSources, path: string): AgentRole {
   const { role, near } = searchRole(name, sources, path, []);
   if (role !== null) return role;
-  const problem = `there is no ${ROLE_KIND} ${show(name)}`;
-  const allowed = "a role of a file that is given with it, or of the setting agent.roles";
+  const problem = `${ROLE_KIND} ${show(name)} does not exist`;
+  const allowed = "a role of a file in the same command, or of the setting agent.roles";
   throw new ConfigError({ path, given: name, allowed, nearest: near, problem });
 }
 
@@ -108,7 +108,7 @@ function searchRole(
   return { role: null, near: nearest(name, [...beside, ...configured].map(nameOf)) };
 }
 
-/** What is wrong in a role is told at the task that needs it: its own place may be in another file. */
+/** A mistake in a role is reported at the task that uses it: the role may be in another file. */
 function readNamed(document: object, name: string, path: string, notes: string[]): AgentRole {
   try {
     return readRole(document, notes);
@@ -125,12 +125,11 @@ function nameOf(document: object): string {
   return typeof name === "string" ? name : "";
 }
 
-// An agent's job for another role: the defaults of the role before make way for those of the new one. What the task
-// itself gave stays, as does what was changed when the job was submitted again: retry, budget, model, tier and
-// timeout, each field by itself. Of a job without a record of its values (`values.ts`) all that it has counts as its
-// own.
+// Changing an agent's job to another role: the old role's defaults are replaced by those of the new one. Values that the
+// task itself gave stay, as do values changed by a resubmit: retry, budget, model, tier and timeout, field by field.
+// Without a record of its values (`values.ts`) all values count as the task's own.
 
-/** `entry` is the copy of the job that is changed. */
+/** `entry` is the copy of the job to change. */
 export function inRole(job: JobInfo, entry: ReadEntry, name: string, sources: RoleSources): ReadEntry {
   const role = requiredRole(name, sources, "resubmit.role");
   const { tier, budget, model, timeoutMs, values, ...effects } = effective(ownOf(job), role, sources.settings);
@@ -157,7 +156,7 @@ export function inRole(job: JobInfo, entry: ReadEntry, name: string, sources: Ro
   };
 }
 
-/** What the task itself gave, as the job has it now. */
+/** The values that the task itself gave, with their current numbers. */
 function ownOf({ policy, timeoutMs, annotations, payload }: JobInfo): AgentSharedFields {
   const values = readValues({ annotations });
   const own = <T>(path: string, value: T | null | undefined): T | undefined => {
@@ -188,14 +187,14 @@ function ownOf({ policy, timeoutMs, annotations, payload }: JobInfo): AgentShare
   };
 }
 
-/** Without the fields that are not given. */
+/** Leaves out fields that are not given. */
 function given<T extends object>(fields: T): { [K in keyof T]?: Exclude<T[K], undefined> } {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as ReturnType<
     typeof given<T>
   >;
 }
 
-/** All else of the policy stays: its rules, and the retries after lost workers. */
+/** The rest of the policy stays: its rules, and the retries after lost workers. */
 function mergedPolicy(own: PolicyFields, role: PolicyFields): PolicyFields {
   const isSameType = own.backoff?.type === role.backoff?.type;
   const estimate = own.budget?.estimate === undefined ? {} : { estimate: own.budget.estimate };

@@ -1,4 +1,4 @@
-/** What holds for AgentTasks where their manifests say nothing. The defaults are those of its document. */
+/** Defaults for AgentTask manifests; those of its document. */
 
 export const AGENT_TIERS = ["legionary", "centurion", "tribune"] as const;
 export type AgentTier = (typeof AGENT_TIERS)[number];

@@ -1,4 +1,4 @@
-/** The spec of an AgentTask: budget, resources, model, timeouts and what else it names. */
+/** Reads the spec of an AgentTask: budget, resources, model, timeouts and other fields. */
 import { asList, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import type { ResourcesInput } from "../../core/input/resources.ts";
@@ -15,8 +15,8 @@ import {
 import { AGENT_TIERS, type AgentRetrySettings, type AgentTier } from "./settings.ts";
 import { readRetry } from "./values.ts";
 
-// `resources` as in a pod: what is requested is counted when a worker is chosen, a limit of memory ends what grows
-// over it (`OOMKilled`), and a limit of cpu cannot be kept here.
+// `resources` as in a pod: requests are counted when a worker is chosen, a memory limit kills a command that exceeds it
+// (`OOMKilled`), and a cpu limit cannot be enforced.
 
 interface AgentResources {
   readonly requests: ResourcesInput;
@@ -32,13 +32,11 @@ function readResources(value: unknown, path: string, notes: string[]): AgentReso
   const { requests, limits, claims } = fieldsOf(value, path, ["requests", "limits", "claims"]);
   const requested = amounts(requests, fieldPath(path, "requests"), notes);
   const limited = amounts(limits, fieldPath(path, "limits"), notes);
-  if (claims !== undefined) notes.push(`${path}.claims: workers have no devices to claim.`);
+  if (claims !== undefined) notes.push(`${path}.claims: not supported; workers have no devices to claim.`);
   if (limited.cpu !== undefined) {
-    notes.push(
-      `${path}.limits.cpu: it is counted when a worker is chosen; a command that takes more is not slowed down.`,
-    );
+    notes.push(`${path}.limits.cpu: counted when a worker is chosen, but not enforced.`);
   }
-  // Kubernetes requests what a limit allows where nothing else is requested.
+  // Without a request, Kubernetes uses the limit as the request.
   return { requests: { ...limited, ...requested }, memoryLimit: limited.memory ?? null };
 }
 
@@ -51,7 +49,7 @@ function amounts(value: unknown, path: string, notes: string[]): Amounts {
   if (value === undefined) return {};
   const fields = fieldsOf(value, path, KINDS);
   if (fields["ephemeral-storage"] !== undefined) {
-    notes.push(`${fieldPath(path, "ephemeral-storage")}: the disk of a worker is not counted.`);
+    notes.push(`${fieldPath(path, "ephemeral-storage")}: not supported; disk space is not counted.`);
   }
   return {
     ...(fields.cpu === undefined ? {} : { cpu: asCpus(fields.cpu, fieldPath(path, "cpu")) }),
@@ -80,8 +78,7 @@ function asBytes(value: unknown, path: string): number {
   throw new ConfigError({ path, given: value, allowed: 'bytes, or text such as "512Mi", "2Gi" or "500M"' });
 }
 
-// `spec` of an AgentTask, checked field by field. What Perdure cannot do becomes a note: it runs commands on workers
-// as they are, and pulls no images and makes no pods.
+// Unsupported fields become notes: Perdure runs commands on existing workers, and has no images and pods.
 
 export interface AgentSpec {
   readonly prompt: string | null;
@@ -98,22 +95,22 @@ export interface AgentSpec {
   readonly resources: AgentResources;
 }
 
-/** Why each of them has no effect here. */
+/** Why each field has no effect. */
 const CANNOT = {
   image: "commands run on their worker as it is; no image is pulled",
   imagePullPolicy: "no image is pulled",
   imagePullSecrets: "no image is pulled",
-  capabilities: "an agent may do what its worker may; nothing is granted or taken away",
-  storage: "an attempt has a directory of its own; what it leaves in artifacts/ is kept, and nothing else is mounted",
+  capabilities: "an agent has the permissions of its worker",
+  storage: "each attempt has its own directory; files in artifacts/ are kept, and nothing else is mounted",
   volumes: "nothing is mounted",
   volumeMounts: "nothing is mounted",
-  rbac: "there are no roles of a cluster here; tokens of the server say who may do what",
+  rbac: "there are no cluster roles; permissions are those of the server's tokens",
   serviceAccountName: "there are no service accounts; the agent runs as its worker does",
   securityContext: "the agent runs as its worker does",
-  nodeSelector: "workers are not nodes; give workers labels, and submit to them with labels",
+  nodeSelector: "workers are not nodes; use labels of workers and jobs",
   tolerations: "workers are not nodes",
   affinity: "workers are not nodes",
-  health: "a worker is watched by its lease; what the agent does in between is not looked at",
+  health: "workers are monitored by their lease; agents have no health checks",
 } as const;
 const CANNOT_NAMES = Object.keys(CANNOT) as (keyof typeof CANNOT)[];
 
@@ -122,7 +119,7 @@ const FIELDS = [
   ...(["parentTaskId", "resources", ...CANNOT_NAMES] as const),
 ];
 
-/** As base64 in a payload of at most 1 MiB, with room for the rest. */
+/** As base64 in a payload of at most 1 MiB, with space for other fields. */
 const MAX_PROMPT_BYTES = 524_288;
 const MAX_ARGUMENT = 131_072;
 const MAX_ARGUMENTS = 10_000;
@@ -180,7 +177,7 @@ function asArgument(value: unknown, path: string): string {
   });
 }
 
-/** A list as in a pod, or an object of names and texts. */
+/** A list as in a pod, or an object of texts by name. */
 function readEnv(value: unknown, path: string): Record<string, string> {
   const env: Record<string, string> = Object.create(null);
   const put = (name: unknown, text: unknown, nameAt: string, textAt: string) => {
@@ -190,7 +187,7 @@ function readEnv(value: unknown, path: string): Record<string, string> {
         path: nameAt,
         given: name,
         allowed: "each name once",
-        problem: `${show(name)} is listed twice`,
+        problem: `${show(name)} is given twice`,
       });
     }
     env[known] = asArgument(text, textAt);
@@ -213,11 +210,11 @@ function readEnv(value: unknown, path: string): Record<string, string> {
 }
 
 function noSecrets(name: unknown, given: unknown, path: string): ConfigError {
-  const problem = `valueFrom of ${show(name)}: there are no secrets and config maps here`;
+  const problem = `valueFrom of ${show(name)}: secrets and config maps are not supported`;
   return new ConfigError({
     path,
     given,
-    allowed: "value, or no entry where the worker's agent has it itself",
+    allowed: "value, or no entry if the worker's environment has it",
     problem,
   });
 }
@@ -226,16 +223,16 @@ function asVariable(value: unknown, path: string): string {
   const isName = typeof value === "string" && /^[A-Za-z_][A-Za-z0-9_]*$/.test(value) && value.length <= 1_000;
   if (isName && !value.startsWith("PERDURE_") && !OUR_VARIABLES.includes(value)) return value;
   const allowed = isName
-    ? "other names: this one is set when the task runs"
+    ? "other names; Perdure sets this one"
     : "a name of letters, digits and _, not beginning with a digit";
   throw new ConfigError({ path, given: value, allowed });
 }
 
-/** A kubelet puts values in for `$(NAME)`. */
+/** A kubelet would replace `$(NAME)`. */
 function tellOfExpansion({ command, args, env }: AgentSpec, path: string, notes: string[]): void {
   const words = [...(command ?? []), ...args];
   for (const name of Object.keys(env)) {
     if (!words.some((word) => word.includes(`$(${name})`))) continue;
-    notes.push(`${path}.command: $(${name}) stays as it is; a shell, as in [sh, -c, …], knows it as $${name}.`);
+    notes.push(`${path}.command: $(${name}) is not replaced; in a shell, as in [sh, -c, …], use $${name}.`);
   }
 }

@@ -8,9 +8,9 @@ import type { JobEvent, StoredDecision } from "../../core/job/event.ts";
 import type { AttemptRow, JobInfo } from "../../core/job/views.ts";
 import type { ViewParts } from "../dialect.ts";
 
-// Why an attempt ended, in the words of `status.history[].reason`: `completed`, or one of three kinds of failure.
-// Transient is what its pod did, logical what the agent said, budget what it cost. What was final because nobody
-// would have healed it, as a wrong key, is told as logical: so the document's table has it.
+// Why an attempt ended, for `status.history[].reason`: `completed`, or one of three kinds of failure. Transient is what
+// its pod did, logical what the agent reported, budget what it cost. A failure that a retry would not fix, such as a
+// wrong key, is logical, as in the document's table.
 
 export type AgentEndedEvent = Extract<JobEvent, { data: { decision: StoredDecision } }>;
 
@@ -18,7 +18,7 @@ export function isEnded(event: JobEvent): event is AgentEndedEvent {
   return "decision" in event.data;
 }
 
-/** The decisions that closed attempts, by attempt. A wait that ran out closes none, nor does a start that was refused. */
+/** The decisions that closed attempts, by attempt. An expired wait closes none, nor does a refused start. */
 function decisionsOf(events: readonly JobEvent[]): ReadonlyMap<number, StoredDecision> {
   const ended = events.filter(isEnded).filter(({ name }) => name.startsWith("attempt."));
   return new Map(ended.map(({ data }) => [data.attempt, data.decision]));
@@ -39,7 +39,7 @@ export function attemptReason({ outcome, failure }: AgentEndedAttempt, decision:
   }
   switch (outcome) {
     case "completed":
-      // A result that a condition sends round again is not what was wanted of it.
+      // A result that a condition repeats is not a success.
       return decision === undefined || decision.kind === "succeed" ? COMPLETED : transient(message);
     case "waiting":
       return WAITING;
@@ -49,13 +49,13 @@ export function attemptReason({ outcome, failure }: AgentEndedAttempt, decision:
       return transient("worker lost");
     case "interrupted":
     case "released":
-      return transient(`${outcome}, nothing charged`);
+      return transient(`${outcome}, not counted`);
   }
   const isFinal = decision?.kind === "fail" && (decision.reason === "rejected" || decision.reason === "invalid");
   if (failure === null) return transient(outcome);
   if (failure.class !== "transient" || isFinal) return `${LOGICAL}${message}`;
   if (failure.kind === "oom") return transient("OOMKilled");
-  // A malformed result.json after a good end is one of kind `result`. Either way the message says what is wrong with it.
+  // A malformed result.json after exit code 0 has kind `result`. In both cases the message describes the problem.
   const hasNone = (failure.kind === "exit" || failure.kind === "signal") && failure.code !== "malformed_result";
   return transient(hasNone ? "pod failed without result.json" : message);
 }
@@ -64,13 +64,13 @@ function transient(what: string): string {
   return `transient: ${what}`;
 }
 
-/** Which of a task's budgets it was; the time for all retries is one that no manifest can set. */
+/** Which of a task's budgets was exceeded; a manifest cannot set the time for all retries. */
 function budgetWord(detail: string | null | undefined): string {
   if (detail === "tokens") return "maxTokens";
   return detail === "costUsd" ? "maxCostUsd" : "maxElapsed";
 }
 
-/** What went wrong, as `lastFailureReason`: "exit code 7: entrypoint crash". Null for an end that is no failure. */
+/** The failure, for `lastFailureReason`: "exit code 7: entrypoint crash". Null for an end that is not a failure. */
 export function failureReason(attempt: AgentEndedAttempt, decision: StoredDecision | undefined): string | null {
   const reason = attemptReason(attempt, decision);
   if (reason === COMPLETED || reason === WAITING || reason === CANCELLED) return null;
@@ -81,25 +81,23 @@ export function failureReason(attempt: AgentEndedAttempt, decision: StoredDecisi
   return attempt.failure === null ? reason : failureText(attempt.failure);
 }
 
-/** What was used up when no retry was left; null where none had been granted, so that none is exhausted. Lost workers, and
- *  rules, may have a budget of their own. */
+/** What was used up when no retry was left; null if no retry was allowed at all. Lost workers, and rules, may have
+ *  their own budget. */
 export function usedUp({ step, charge }: StoredDecision, maxAttempts: number): string | null {
   if (step !== "exhausted") return null;
   const to = charge?.to ?? "maxAttempts";
-  if (to === "maxAttempts") return maxAttempts > 1 ? `all ${maxAttempts} runs are used` : null;
+  if (to === "maxAttempts") return maxAttempts > 1 ? `all ${maxAttempts} attempts are used` : null;
   const limit = charge?.limit ?? 0;
   if (limit === 0) return null;
   const granted = to === "workerLost" ? "granted after a lost worker" : `of ${to}`;
   return limit === 1 ? `the one retry ${granted} is used` : `all ${limit} retries ${granted} are used`;
 }
 
-/** Instants as manifests write them, in whole seconds: `2026-02-09T19:22:56Z`. */
+/** Timestamps as in manifests, in whole seconds: `2026-02-09T19:22:56Z`. */
 export function wholeSeconds(at: number): string {
   const date = new Date(at);
   return Number.isNaN(date.getTime()) ? "" : `${date.toISOString().slice(0, 19)}Z`;
 }
-
-// `status` of an AgentTask, told from the job, its attempts and its events.
 
 export type AgentPhase =
   | ("Pending" | "Running" | "Retrying" | "Waiting")
@@ -109,17 +107,17 @@ interface AgentAttempt {
   readonly attempt: number;
   readonly startTime: string;
   readonly endTime: string;
-  /** Not of one that was lost, or never had one. */
+  /** Absent for a lost attempt, or one without an exit code. */
   readonly exitCode?: number;
   readonly reason: string;
 }
 
 export interface AgentStatus {
   readonly phase: AgentPhase;
-  /** Runs started so far. */
+  /** Attempts started so far. */
   readonly attempts: number;
   readonly message: string;
-  /** The attempts that have ended. */
+  /** Ended attempts. */
   readonly history: readonly AgentAttempt[];
   readonly lastFailureReason?: string;
   readonly lastFailureTime?: string;
@@ -127,7 +125,7 @@ export interface AgentStatus {
   readonly nextRetryTime?: string;
   /** Over all attempts. */
   readonly usage?: { readonly tokensIn: number; readonly tokensOut: number; readonly costUsd: number };
-  /** What the agent gave as `output` in its result.json. */
+  /** The agent's `output` in its result.json. */
   readonly output?: unknown;
 }
 
@@ -160,14 +158,14 @@ export function agentStatus({
     ...(failed === undefined || lastFailureReason === null
       ? {}
       : { lastFailureReason, lastFailureTime: wholeSeconds(failed.endedAt) }),
-    // The second is up when the task is due, and not before.
+    // A new second begins when the task is due, not before.
     ...(phase === "Retrying" ? { nextRetryTime: wholeSeconds(Math.ceil(job.runAt / 1_000) * 1_000) } : {}),
     ...(job.usage === null ? {} : { usage: job.usage }),
     ...(output === undefined ? {} : { output }),
   };
 }
 
-/** `Retrying` is a task until it is due: from then on it waits for a worker as any other. */
+/** A task is `Retrying` until it is due; then it waits for a worker like any other. */
 export function agentPhase(job: JobInfo, events: readonly JobEvent[], now: number): AgentPhase {
   switch (job.state) {
     case "queued":
@@ -182,12 +180,12 @@ export function agentPhase(job: JobInfo, events: readonly JobEvent[], now: numbe
       return "Cancelled";
     case "failed":
       if (job.reason === "timeout") return "TimedOut";
-      // The time for all retries is no budget of an agent's.
+      // The time for all retries is not an agent's budget.
       return job.reason === "budget" && lastDecision(events)?.detail !== "elapsed" ? "BudgetExceeded" : "Failed";
   }
 }
 
-/** Whether a failure put it back, and not a shutdown, its children's end, or a person. */
+/** Whether a failure requeued it, and not a shutdown, the end of its children, or a command. */
 function isRetried(events: readonly JobEvent[]): boolean {
   const last = events.findLast(
     (event) =>
@@ -202,7 +200,7 @@ function lastDecision(events: readonly JobEvent[]): StoredDecision | undefined {
   return events.findLast(isEnded)?.data.decision;
 }
 
-/** A command that succeeded has its exit code in its result; the rows of attempts keep it as text. */
+/** For a successful command the exit code is in its result; the rows of attempts keep it as text. */
 function exitCodeOf({ kind }: JobInfo, outcome: string, failed: number | null, result: string | null): number | null {
   if (outcome !== "completed" || kind !== "exec") return failed;
   try {
@@ -214,7 +212,7 @@ function exitCodeOf({ kind }: JobInfo, outcome: string, failed: number | null, r
   }
 }
 
-/** Of a command its own output; of anything else the whole result. */
+/** The output of a command; for other kinds the whole result. */
 function outputOf({ kind, result }: JobInfo): unknown {
   if (kind !== "exec" || !isPlain(result)) return result ?? undefined;
   return (result as { output?: unknown }).output ?? undefined;
@@ -224,21 +222,21 @@ function messageOf(job: JobInfo, phase: AgentPhase, failure: string | null, even
   const decision = lastDecision(events);
   const { maxAttempts } = job.policy;
   const { used } = chargedAttempts(job);
-  // Of the budget that the last run was charged to: lost workers may have their own.
+  // For the budget that counted the last attempt: lost workers may have their own.
   const isOwn = decision?.charge?.to === "workerLost";
   const left = isOwn ? (decision?.charge?.left ?? 0) : Math.max(0, maxAttempts - used);
   const charged = `${used} of ${counted(maxAttempts, "run")} used`;
-  const spent = isOwn ? (usedUp(decision, maxAttempts) ?? "none was granted after a lost worker") : charged;
+  const spent = isOwn ? (usedUp(decision, maxAttempts) ?? "no retry is allowed after a lost worker") : charged;
   switch (phase) {
     case "Pending":
-      if (job.attempt === 0 || !isRetried(events)) return "waits for a worker";
-      return `due, and waits for a worker; attempt ${job.attempt} failed: ${failure}; retries left: ${left}`;
+      if (job.attempt === 0 || !isRetried(events)) return "waiting for a worker";
+      return `due, waiting for a worker; attempt ${job.attempt} failed: ${failure}; retries left: ${left}`;
     case "Running":
       return `attempt ${job.attempt} is running; ${charged} before it`;
     case "Retrying":
       return `attempt ${job.attempt} failed: ${failure}; retries left: ${left}`;
     case "Waiting":
-      return "waits for its children";
+      return "waiting for its children";
     case "Completed":
       return job.attempt === 1 ? "completed" : `completed in attempt ${job.attempt}`;
     case "Cancelled":

@@ -1,4 +1,4 @@
-/** The retry block and the other values that hold for an AgentTask: its own, those of its role, then those of the
+/** The effective retry block and other values of an AgentTask: its own, then those of its role, then those of the
  *  settings. */
 import { asInteger, fieldPath, isPlain } from "../../core/check.ts";
 import type { JobInfo } from "../../core/job/views.ts";
@@ -10,9 +10,9 @@ import { noteCap } from "../shared.ts";
 import { type AgentBudget, type AgentModel, ANNOTATION, asSeconds, fieldsOf } from "./fields.ts";
 import type { AgentRetrySettings, AgentTier } from "./settings.ts";
 
-// `spec.retry`, and where its numbers come from: the task, else its role, else its tier, else the preset, field by
-// field. `maxAttempts` counts runs, the first included: 0 and 1 are both one run. The backoff is
-// `min(maxBackoffSeconds, backoffSeconds · 2^(r-1))`, capped from the first retry on, then ±25 %, and at least 1 s.
+// Each number of `spec.retry` comes from the task, else its role, else its tier, else the preset. `maxAttempts` counts
+// attempts, the first included: 0 and 1 both mean one. The backoff is `min(maxBackoffSeconds, backoffSeconds · 2^(r-1))`,
+// capped from the first retry on, then ±25 %, and at least 1 s.
 
 const FIELDS = ["maxAttempts", "backoffSeconds", "maxBackoffSeconds"] as const;
 
@@ -28,25 +28,25 @@ export function readRetry(value: unknown, path: string): AgentRetrySettings {
   );
 }
 
-/** Each field from the first that has it. */
+/** Each field from the first layer that has it. */
 function layered<T extends object>(...layers: readonly (T | null | undefined)[]): Partial<T> {
   return Object.assign({}, ...layers.map((layer) => layer ?? {}).reverse()) as Partial<T>;
 }
 
 const PRESET = presets.agent.backoff as Extract<Backoff, { type: "exponential" }>;
 
-/** The numbers that hold, whatever was left out. */
+/** The effective numbers, with defaults. */
 function retryNumbers(retry: AgentRetrySettings): Required<AgentRetrySettings> {
   const { maxAttempts = 0, backoffSeconds, maxBackoffSeconds } = retry;
   return {
     maxAttempts: Math.max(1, maxAttempts),
     backoffSeconds: (ms(backoffSeconds) ?? PRESET.initialMs) / 1_000,
-    // The floor holds whatever the cap says.
+    // The floor wins over the cap.
     maxBackoffSeconds: Math.max(ms(maxBackoffSeconds) ?? PRESET.maxMs, PRESET.minMs) / 1_000,
   };
 }
 
-/** The policy, and what of it may surprise whoever wrote it. */
+/** The policy; adds to `notes` what may surprise the author. */
 export function agentPolicy(retry: AgentRetrySettings, budget: AgentBudget, notes: string[]): PolicyFields {
   const { maxAttempts, backoffSeconds: initial, maxBackoffSeconds: cap } = retryNumbers(retry);
   const said = `backoffSeconds is ${initial}`;
@@ -72,10 +72,9 @@ function ms(seconds: number | undefined): number | undefined {
   return seconds === undefined ? undefined : Math.round(seconds * 1_000);
 }
 
-// The values of a task that may come from several places: the task itself, else its role, else its tier, else a
-// default, field by field. Where each came from is kept with the job, so that a document that is applied again can be
-// compared, and a job be submitted again with another role. What is kept is what was applied: a redrive of the job
-// does not change it.
+// Values that may come from several places: the task itself, else its role, else its tier, else a default, field by
+// field. Their sources are stored with the job, so that a manifest that is applied again can be compared, and a job can
+// be resubmitted with another role. The record has what was applied; a redrive does not change it.
 
 /** What both a task and a role can give. */
 export interface AgentSharedFields {
@@ -87,7 +86,7 @@ export interface AgentSharedFields {
 }
 
 type ValueFrom = "spec" | "role" | "tier" | "setting" | "default";
-/** By its path below `spec`. Of what the job's input has as well, the number is null. */
+/** By its path below `spec`. The number is null for values that the job's input has too. */
 export type AgentValues = Readonly<Record<string, readonly [number: number | null, from: ValueFrom]>>;
 
 interface AgentEffective extends AgentSharedFields {
@@ -128,7 +127,7 @@ export function effective(
   return { ...{ retry, budget, model, tier, timeoutMs }, values };
 }
 
-/** Null of a job that was not made from a manifest. */
+/** Null if the job was not made from a manifest. */
 export function readValues({ annotations }: Pick<JobInfo, "annotations">): AgentValues | null {
   if (!Object.hasOwn(annotations, ANNOTATION.values)) return null;
   try {
@@ -140,7 +139,7 @@ export function readValues({ annotations }: Pick<JobInfo, "annotations">): Agent
   }
 }
 
-/** What a policy and a timeout have, by the same paths. */
+/** The values of a policy and a timeout, by the same paths. */
 export function policyValues(
   { maxAttempts, backoff, budget }: Pick<JobInfo["policy"], "maxAttempts" | "backoff" | "budget">,
   timeoutMs: number | null,

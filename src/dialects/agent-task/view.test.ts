@@ -130,7 +130,7 @@ describe("reasons", () => {
     expect([attemptReason(done, undefined), failureReason(done, undefined)]).toEqual(["completed", null]);
     const back = { attempt: 1, outcome: "released", failure: null };
     expect([attemptReason(back, RETRIED), failureReason(back, RETRIED)]).toEqual([
-      ...["transient: released, nothing charged", null],
+      ...["transient: released, not counted", null],
     ]);
   });
 
@@ -180,7 +180,7 @@ describe("no retry left", () => {
     expect(more.told[0]).toMatch(/^RetryExhausted: all 2 retries granted after a lost worker are used; /);
     const none = shown(new TestJobHistory({ policy: policy(0) }).run(lost()));
     expect(none.told.map((each) => each.split(":")[0])).toEqual(["Failed"]);
-    expect(none.message).toMatch(/^no retries left, none was granted after a lost worker: /);
+    expect(none.message).toMatch(/^no retries left, no retry is allowed after a lost worker: /);
   });
 
   it("counts the one run of a task that has no other", () => {
@@ -233,8 +233,8 @@ describe("a changed task", () => {
 
   it("has no prompt where it is no AgentTask, and no command where it is none", () => {
     const command = bare({ kind: "exec", payload: { command: "exit 1", shell: true } });
-    expect(() => changed(command, { prompt: "x" })).toThrow(/^resubmit\.prompt: the job is no AgentTask/);
-    expect(() => changed(command, { model: "x" })).toThrow(/no AgentTask/);
+    expect(() => changed(command, { prompt: "x" })).toThrow(/^resubmit\.prompt: the job is not an AgentTask/);
+    expect(() => changed(command, { model: "x" })).toThrow(/not an AgentTask/);
     expect(changed(command, { command: ["a"] }).input).toEqual({ argv: ["a"] });
     expect(() => changed(bare(), { command: ["a"] })).toThrow(/a job of kind exec/);
     for (const wrong of [{ prompt: " " }, { model: "" }, { command: [] }, { command: [""] }, { command: [1] }]) {

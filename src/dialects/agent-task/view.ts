@@ -11,8 +11,7 @@ import { isOriginTag } from "../shared.ts";
 import { ANNOTATION, API_VERSION, OUR_VARIABLES, PREFIX, PROMPT_FILE, TASK_KIND, VARIABLE } from "./fields.ts";
 import { type AgentPhase, type AgentStatus, agentPhase, agentStatus, wholeSeconds } from "./status.ts";
 
-// What a job is called as an AgentTask, whatever it came from: as its manifest, else by the name or the key that it
-// was given.
+// A job's name as an AgentTask: that of its manifest, else its own name or key.
 
 function taskName(job: JobInfo): string {
   const given = job.name === madeName(job) ? null : job.name;
@@ -23,7 +22,7 @@ function annotation({ annotations }: Pick<JobInfo, "annotations">, name: string)
   return annotations !== undefined && Object.hasOwn(annotations, name) ? (annotations[name] as string) : null;
 }
 
-// The children of an AgentTask in its own status: why one failed is read there, without asking for each.
+// Children are listed in the parent's status: their failures can be read there without further requests.
 
 interface AgentChild {
   readonly name: string;
@@ -34,9 +33,9 @@ interface AgentChild {
 }
 
 interface AgentChildren {
-  /** Up to 100, those that failed first. */
+  /** Up to 100, failed ones first. */
   readonly children?: readonly AgentChild[];
-  /** Set where it has more than those. */
+  /** Set if there are more. */
   readonly moreChildren?: true;
 }
 
@@ -61,8 +60,8 @@ function reasonOf({ failure, reason }: JobInfo): string | null {
   return failure == null ? (reason === "lost" ? "worker lost" : reason) : failureText(failure);
 }
 
-/** As `agentPhase`, from the row alone: a failure of a queued job is that of the attempt before its retry, and a budget of
- *  time is the one that no failure and no budget of tokens or money stands for. */
+/** Like `agentPhase`, but from the row alone: the failure of a queued job is that of the attempt before its retry, and
+ *  an exceeded budget without a failure is that of time. */
 function phaseOf(job: JobInfo, now = job.submittedAt): AgentPhase {
   if (isRetried(job)) return now < job.runAt ? "Retrying" : "Pending";
   const isTime = job.reason === "budget" && job.budgets.length === 0 && job.failure?.class !== "budget";
@@ -73,9 +72,8 @@ function isRetried({ state, failure }: JobInfo): boolean {
   return state === "queued" && (failure ?? null) !== null;
 }
 
-// A job as an AgentTask: the manifest it came from, as far as it is known, with its status. A job that came by
-// another door is shown the same way, under a name that is made up from what it has. Our view of a task can be
-// applied again as it is.
+// A job as an AgentTask: the manifest it came from, as far as it is known, with its status. A job from elsewhere is shown
+// the same way, under a derived name. The view of a task can be applied again.
 
 export interface AgentTaskView {
   readonly apiVersion: string;
@@ -110,7 +108,7 @@ function metadataOf(job: JobInfo): Record<string, unknown> {
   };
 }
 
-/** Tags as they were labels. The one that names an origin never was. */
+/** Labels from tags, without the tag of a resubmit's origin. */
 export function labelsOf(tags: readonly string[]): [name: string, text: string][] {
   return tags.flatMap((tag): [string, string][] => {
     const [, name, text] = /^([^=]+)=(.*)$/.exec(tag) ?? [];
@@ -135,10 +133,10 @@ function inputOf({ kind, payload }: Pick<JobInfo, "kind" | "payload">): AgentCom
   };
 }
 
-/** What is read of a job for its spec. */
+/** What the spec is made from. */
 type SpecParts = Pick<JobInfo, "kind" | "payload" | "annotations" | "labels" | "policy" | "timeoutMs" | "parentId">;
 
-/** Also for those who describe a task. */
+/** Also used by `perdure describe`. */
 export function agentSpecOf(job: SpecParts): Record<string, unknown> {
   const { argv, env, files, limits } = inputOf(job);
   const role = annotation(job, ANNOTATION.role);
@@ -176,7 +174,7 @@ function promptOf(env: AgentCommandInput["env"], files: AgentCommandInput["files
   return env[VARIABLE.prompt];
 }
 
-/** A name alone where there is nothing else to say. */
+/** Only the name, if there is nothing else. */
 function modelOf(env: AgentCommandInput["env"]): unknown {
   const { [VARIABLE.model]: name, [VARIABLE.modelEndpoint]: endpoint, [VARIABLE.modelProvider]: provider } = env;
   if (endpoint === undefined && provider === undefined) return name ?? null;
@@ -187,7 +185,7 @@ function modelOf(env: AgentCommandInput["env"]): unknown {
   };
 }
 
-/** The effective numbers: of task, role, tier and preset together. */
+/** The effective numbers of task, role, tier and preset. */
 function retryOf({ policy: { maxAttempts, backoff } }: Pick<JobInfo, "policy">): object {
   if (backoff.type !== "exponential") return { maxAttempts };
   return { maxAttempts, backoffSeconds: backoff.initialMs / 1_000, maxBackoffSeconds: backoff.maxMs / 1_000 };

@@ -4,16 +4,16 @@ import { ConfigError, show } from "../../core/errors.ts";
 import { ANY_PARAMETERS, type Parameters, readParameters } from "./parameters.ts";
 import { type AttuneRetryFields, asRetries, readRetry } from "./retry.ts";
 
-// What actions and packs of Attune say alike.
+// Fields that actions and packs have in common.
 
-/** The annotation that holds the name of the action, with its pack's before it. */
+/** The annotation with the name of the action, prefixed with its pack's. */
 export const ACTION = "attune/action";
 
 const MAX_LABELS = 10;
-/** Labels that mean something of their own to workers here. */
+/** Labels that Perdure's workers use. */
 const RESERVED = /^(runtime|resource)\//;
 
-/** `worker_selector`: labels that a worker must have, letter by letter. */
+/** `worker_selector`: labels that a worker must have, exactly. */
 function readSelector(value: unknown, path: string): Record<string, string> {
   const at = fieldPath(path, "worker_selector");
   const entries = Object.entries(asObject(value, at));
@@ -35,37 +35,37 @@ function readSelector(value: unknown, path: string): Record<string, string> {
   return labels;
 }
 
-/** One sentence for each key that was given and is not followed. */
+/** A note for each key that has no effect. */
 function notedKeys(fields: Fields<string>, noted: Readonly<Record<string, string>>, path: string): string[] {
   return Object.entries(noted)
     .filter(([key]) => fields[key] !== undefined)
     .map(([key, why]) => `${fieldPath(path, key)}: ${why}`);
 }
 
-// Attune's packs: a folder with `pack.yaml`, and its actions in `actions/`. Read are the pack's name, what it says of
-// retries and of workers; the rest of a manifest describes it to people, or is told in a note. A mistake in the
-// manifest has a path that begins with `PACK_FILE`: it is in another document than the action.
+// A pack is a folder with `pack.yaml`, and its actions in `actions/`. The pack's name, retries and worker selector are
+// used; other fields are for people, or are reported in a note. A mistake in the manifest has a path that begins with
+// `PACK_FILE`, because it is in another document than the action.
 
-/** From an action's own folder. */
+/** Relative to an action's folder. */
 export const PACK_FILE = "../pack.yaml";
 
 interface AttunePack {
   readonly ref: string;
   readonly retry: AttuneRetryFields;
-  /** That its workers must have. */
+  /** Labels that its workers must have. */
   readonly labels: Readonly<Record<string, string>>;
   readonly notes: readonly string[];
 }
 
-/** For people, or for parts of Attune that have nothing to do with running an action. */
+/** For people, or for parts of Attune that do not affect how an action runs. */
 const PACK_SHOWN = [
   ...["label", "description", "version", "author", "email", "license", "url", "homepage", "keywords", "tags", "meta"],
   ...["system", "is_standard", "standard", "conf_schema", "runtime_deps", "dependencies", "python_versions"],
 ];
 const PACK_NOTED: Readonly<Record<string, string>> = {
-  config: "it is not given to actions; give what they need as parameters",
-  worker_tolerations: "workers have no taints here",
-  worker_affinity: "which worker is best is not weighed; give labels that it must have",
+  config: "not passed to actions; use parameters",
+  worker_tolerations: "not supported; workers have no taints",
+  worker_affinity: "not supported; use worker_selector for labels that a worker must have",
 };
 const PACK_KEYS = ["ref", "name", "enabled", "retry", "worker_selector", ...PACK_SHOWN, ...Object.keys(PACK_NOTED)];
 
@@ -86,7 +86,7 @@ export function readPack(value: unknown, path: string): AttunePack {
 
 const PACK_REF = /^[A-Za-z][A-Za-z0-9_-]*$/;
 
-/** Packs have a `name` for people beside their `ref`, and older ones only a name. */
+/** Packs have a `name` for people besides their `ref`; older ones have only a name. */
 export function packRef(fields: Fields<string>, path: string): string {
   const key = fields.ref === undefined ? "name" : "ref";
   const at = fieldPath(path, key);
@@ -99,7 +99,7 @@ export function packRef(fields: Fields<string>, path: string): string {
 const ACTION_NAME = /^[A-Za-z0-9_][A-Za-z0-9_-]*$/;
 const ACTION_REF = /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/;
 
-/** `mypack.name`. A name that has its pack already keeps it. */
+/** `mypack.name`. A name that already includes the pack is kept. */
 export function actionRef(given: unknown, path: string, pack: string | null): string {
   const text = asText(given, path, 200);
   if (pack === null) {
@@ -108,14 +108,14 @@ export function actionRef(given: unknown, path: string, pack: string | null): st
   }
   const bare = text.startsWith(`${pack}.`) ? text.slice(pack.length + 1) : text;
   if (ACTION_NAME.test(bare)) return `${pack}.${bare}`;
-  const allowed = `letters, digits, _ and -, or the same with ${pack}. before it`;
+  const allowed = `letters, digits, _ and -, optionally with the prefix ${pack}.`;
   const near = nearest(text.split(".")[0] ?? "", [pack]);
   throw new ConfigError({ path, given: text, allowed, nearest: near === null ? null : `${pack}.` });
 }
 
-// Attune's action files, with the keys of its document (`name`, `runtime`, `entrypoint`) or the newer ones (`ref`,
-// `runner_type`, `entry_point`, `timeout`). One thing under both names is refused, since one of them would not be
-// read.
+// Action files have the keys of Attune's document (`name`, `runtime`, `entrypoint`) or the newer ones (`ref`,
+// `runner_type`, `entry_point`, `timeout`). Both names of one value together are refused, because one of them would be
+// ignored.
 
 const RUNTIMES = ["python", "shell", "node"] as const;
 export type Runtime = (typeof RUNTIMES)[number];
@@ -123,9 +123,9 @@ export type Runtime = (typeof RUNTIMES)[number];
 export interface AttuneAction {
   readonly ref: string;
   readonly runtime: Runtime;
-  /** As written, and under which of its names. */
+  /** As written, and the key it was given under. */
   readonly entry: { readonly text: string; readonly key: "entrypoint" | "entry_point" };
-  /** Null: the global one. */
+  /** Null: the global timeout. */
   readonly timeoutSecs: number | null;
   readonly retry: AttuneRetryFields;
   readonly parameters: Parameters;
@@ -136,13 +136,13 @@ export interface AttuneAction {
 
 const ACTION_SHOWN = ["label", "description", "examples", "output_schema", "output", "meta"];
 const ACTION_NOTED: Readonly<Record<string, string>> = {
-  output_format: "output is kept as it is; a result is what the action writes to $PERDURE_RESULT_FILE",
-  worker_tolerations: "workers have no taints here",
-  worker_affinity: "which worker is best is not weighed; give labels that it must have",
-  log_retention_policy: "logs are kept for as long as the server's settings say",
-  log_retention_limit: "logs are kept for as long as the server's settings say",
-  default_execution_permission_set_refs: "an action may do what its worker's user may do",
-  runtime_version: "a worker declares its runtime without a version",
+  output_format: "output is kept unchanged; the result is what the action writes to $PERDURE_RESULT_FILE",
+  worker_tolerations: "not supported; workers have no taints",
+  worker_affinity: "not supported; use worker_selector for labels that a worker must have",
+  log_retention_policy: "logs are kept as configured on the server",
+  log_retention_limit: "logs are kept as configured on the server",
+  default_execution_permission_set_refs: "an action has the permissions of its worker's user",
+  runtime_version: "ignored; workers declare a runtime without its version",
 };
 const OWN = [
   ...["name", "ref", "runtime", "runner_type", "entrypoint", "entry_point", "timeout_seconds", "timeout"],
@@ -151,7 +151,7 @@ const OWN = [
 ];
 const ACTION_KEYS = [...OWN, ...ACTION_SHOWN, ...Object.keys(ACTION_NOTED)];
 
-/** A year: more is surely a slip of units. */
+/** A year: more is probably a wrong unit. */
 const MAX_SECS = 31_536_000;
 
 export function readAction(document: unknown, pack: AttunePack | null): AttuneAction {
@@ -179,27 +179,27 @@ export function readAction(document: unknown, pack: AttunePack | null): AttuneAc
   };
 }
 
-/** Null is what its table says where nothing was given: "NULL = use global TTL". */
+/** Null is allowed: "NULL = use global TTL". */
 function given(fields: Fields<string>, key: string): boolean {
   return fields[key] !== undefined && fields[key] !== null;
 }
 
-/** The name under which it is there; the old one if it is not there at all. */
+/** The key that is present; the old one if neither is. */
 function oneOf<A extends string, B extends string>(fields: Fields<string>, old: A, newer: B): A | B {
   if (!given(fields, newer)) return old;
   if (!given(fields, old)) return newer;
-  const problem = `${show(newer)} and ${show(old)} are two names of the same thing`;
+  const problem = `${show(newer)} and ${show(old)} are two names of the same field`;
   throw new ConfigError({ path: newer, given: fields[newer], problem, allowed: "one of them" });
 }
 
-/** Many files of theirs have both, the name and, before it, the pack. That is one thing said twice. */
+/** Many Attune files have both the name and the full reference; they must agree. */
 function refOf(fields: Fields<string>, pack: AttunePack | null): string {
   const [byRef, byName] = (["ref", "name"] as const).map((key) =>
     given(fields, key) ? actionRef(fields[key], key, pack?.ref ?? null) : null,
   );
   if (byRef == null && byName == null) {
-    const allowed = "name, or ref with the pack before it";
-    throw new ConfigError({ path: fieldPath("", "name"), given: undefined, problem: "it is missing", allowed });
+    const allowed = "name, or ref with the pack as prefix";
+    throw new ConfigError({ path: fieldPath("", "name"), given: undefined, problem: "is missing", allowed });
   }
   if (byRef == null || byName == null) return (byRef ?? byName) as string;
   if (byRef === byName || byRef.endsWith(`.${byName}`)) return byRef;
@@ -215,7 +215,7 @@ function asRuntime(value: unknown, path: string): Runtime {
   throw new ConfigError({ path, given: value, allowed: `${RUNTIMES.join(", ")} (also called nodejs)`, nearest: near });
 }
 
-/** `max_retries` stands beside the other keys; in a `retry` of the action it may stand too, but not in both. */
+/** `max_retries` may be at the top or in `retry`, but not in both. */
 function retryOf(fields: Fields<string>): AttuneRetryFields {
   const words = given(fields, "retry") ? readRetry(fields.retry, "retry") : {};
   if (!given(fields, "max_retries")) return words;
@@ -239,6 +239,8 @@ function deliveryNotes(fields: Fields<string>): string[] {
     if (typeof word !== "string" || !known.includes(word)) {
       throw new ConfigError({ path: key, given: word, allowed: known.join(", ") });
     }
-    return word === known[0] ? [] : [`${key}: not ${word}: parameters come as JSON on standard input`];
+    return word === known[0]
+      ? []
+      : [`${key}: ${word} is not supported; parameters are passed as JSON on standard input`];
   });
 }

@@ -85,8 +85,10 @@ describe("an action", () => {
     "never takes a file from outside: %s",
     (entrypoint) => {
       const outside = { ...context({ pack: PACK }), bytes: () => Buffer.from("secret") };
-      expect(() => attune.read({ ...ACTION, entrypoint }, outside)).toThrow(/^entrypoint: .* leads out of it/);
-      expect(() => attune.read({ ...ACTION, entrypoint }, { ...outside, yaml: () => null })).toThrow(/leads out of it/);
+      expect(() => attune.read({ ...ACTION, entrypoint }, outside)).toThrow(/^entrypoint: .* is outside the folder/);
+      expect(() => attune.read({ ...ACTION, entrypoint }, { ...outside, yaml: () => null })).toThrow(
+        /is outside the folder/,
+      );
     },
   );
 
@@ -129,9 +131,9 @@ describe("an action", () => {
 
 describe("a bad action", () => {
   it.each<[object, string, RegExp]>([
-    [{ entry_point: "x.sh" }, "entry_point", /two names of the same thing/],
-    [{ runner_type: "shell" }, "runner_type", /two names of the same thing/],
-    [{ timeout: 3, timeout_seconds: 3 }, "timeout", /two names of the same thing/],
+    [{ entry_point: "x.sh" }, "entry_point", /two names of the same field/],
+    [{ runner_type: "shell" }, "runner_type", /two names of the same field/],
+    [{ timeout: 3, timeout_seconds: 3 }, "timeout", /two names of the same field/],
     [{ ref: "mypack.stop" }, "name", /"ref" says "mypack.stop", "name" says "mypack.go"/],
     [{ name: "other.go" }, "name", /must be letters/],
     [{ max_retires: 3 }, "max_retires", /Did you mean "max_retries"/],
@@ -146,10 +148,10 @@ describe("a bad action", () => {
     [{ timeout_seconds: "2m" }, "timeout_seconds", /a whole number/],
     [{ enabled: false }, "enabled", /"mypack.go" is not enabled/],
     [{ enabled: "no" }, "enabled", /true or false/],
-    [{ entrypoint: "gone.sh" }, "entrypoint", /there is no file "gone.sh"/],
+    [{ entrypoint: "gone.sh" }, "entrypoint", / "gone.sh"/],
     [{ entrypoint: 3 }, "entrypoint", /text/],
     [{ entrypoint: null }, "entrypoint", /text/],
-    [{ name: null }, "name", /it is missing/],
+    [{ name: null }, "name", /is missing/],
     [{ retry: { jitter_factor: 1 } }, "retry.jitter_factor", /below 1/],
     [{ retry: { jitter_factor: -0.1 } }, "retry.jitter_factor", /from 0 to/],
     [{ retry: { backoff_multiplier: 0.5 } }, "retry.backoff_multiplier", /from 1 to/],
@@ -223,7 +225,7 @@ describe("parameters", () => {
   });
 
   it.each<[object, Record<string, unknown>, string, RegExp]>([
-    [flat, {}, "parameters.url", /"url" is required and was not given; expected a text, as in -p url=VALUE/],
+    [flat, {}, "parameters.url", /"url" is required; expected a text, as in -p url=VALUE/],
     [schema, {}, "parameters.properties.url", /is required/],
     [flat, { url: 3 }, "parameters.url", /must be a text; got 3/],
     [flat, { url: "u", tries: "four" }, "parameters.tries", /must be a whole number.*; got "four"/],

@@ -1,6 +1,6 @@
-/** Attune: an action file becomes a command that carries a snapshot of its entrypoint, so that a retry runs what was
- *  submitted, whatever has become of the pack since. Of a pack only that one file travels: an action that loads others beside
- *  it will not find them. */
+/** Turns an Attune action into a command with a snapshot of its entrypoint, so that a retry runs what was submitted,
+ *  even if the pack has changed. Only that one file is stored with the job: an action that loads other files of its
+ *  pack does not find them. */
 import { isPlain } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
@@ -13,7 +13,7 @@ import { reasonOf, retryInForce, retryPolicy, retrySources } from "./retry.ts";
 import { attuneView } from "./view.ts";
 
 const PROGRAMS: Readonly<Record<Runtime, string>> = { python: "python3", shell: "sh", node: "node" };
-/** As base64 it must leave room for parameters in a payload of 1 MiB. */
+/** As base64 it must leave space for parameters in a payload of 1 MiB. */
 const MAX_ENTRY_BYTES = 700_000;
 
 export const attune: Dialect = {
@@ -59,7 +59,7 @@ function readAttune(document: unknown, context: ReadContext): Reading {
   const spanMs = Math.round((action.timeoutSecs ?? settings.attune.ttlSecs) * 1_000);
   const options = {
     retry: policy,
-    // One number for both: how long it may wait for a worker, and how long it may run.
+    // One number limits both the wait for a worker and the run.
     ...{ timeout: spanMs, expireIn: spanMs },
     sources: {
       ...retrySources(retry, action.retry, pack?.retry ?? {}),
@@ -80,8 +80,8 @@ function readAttune(document: unknown, context: ReadContext): Reading {
   return { jobs: [{ task: "exec", input, options }], notes };
 }
 
-/** The entrypoint's bytes. In the document it is named from the pack's folder, in newer files from that of the actions: each
- *  is looked for there first, and then at the other. */
+/** The entrypoint's bytes. In Attune's document its path starts at the pack's folder, in newer files at the actions'
+ *  folder: that one is tried first, then the other. */
 function snapshot({ entry }: AttuneAction, inPack: boolean, context: ReadContext): { file: string; base64: string } {
   const { text, key } = entry;
   const refuse = (problem: string, allowed: string) => {
@@ -90,7 +90,7 @@ function snapshot({ entry }: AttuneAction, inPack: boolean, context: ReadContext
   const inside = inPack ? "a file of the pack" : "a file beside the action, or below it";
   const bases = !inPack ? [[]] : key === "entrypoint" ? [[], [HERE]] : [[HERE], []];
   const [first = null, ...rest] = bases.map((base) => placeOf(text, base));
-  if (first === null) throw refuse(`${show(text)} leads out of it`, `${inside}, by a path without a / before it`);
+  if (first === null) throw refuse(`${show(text)} is outside the folder`, `${inside}, with a relative path`);
   const places = [first, ...rest].filter((place) => place !== null);
   for (const place of places) {
     const bytes = context.bytes(pathOf(place, inPack));
@@ -98,19 +98,19 @@ function snapshot({ entry }: AttuneAction, inPack: boolean, context: ReadContext
     if (bytes.length > MAX_ENTRY_BYTES) {
       throw refuse(
         `${show(text)} has ${bytes.length} bytes`,
-        `at most ${MAX_ENTRY_BYTES}, since it travels with the job`,
+        `at most ${MAX_ENTRY_BYTES}, since it is stored with the job`,
       );
     }
     return { file: place.at(-1) as string, base64: Buffer.from(bytes).toString("base64") };
   }
-  const packless = "; a path from the folder of its pack needs a pack.yaml there, with a line such as ref: mypack";
-  throw refuse(`there is no file ${show(text)}`, inPack ? inside : inside + packless);
+  const packless = "; a path from the pack's folder requires a pack.yaml there, with a line such as ref: mypack";
+  throw refuse(`${show(text)} does not exist`, inPack ? inside : inside + packless);
 }
 
-/** Stands for the folder of the action itself, whose name is not known here: no other step is called so. */
+/** Means the action's folder, whose name is not known here; no path component can have this name. */
 const HERE = ".";
 
-/** The steps from the root, or null where they lead out of it. */
+/** The path components from the root, or null if they leave it. */
 function placeOf(text: string, base: readonly string[]): string[] | null {
   if (/^[/\\]|\\|^[A-Za-z]:/.test(text)) return null;
   const steps = [...base];
@@ -122,7 +122,7 @@ function placeOf(text: string, base: readonly string[]): string[] | null {
   return steps.length === 0 || steps.at(-1) === HERE ? null : steps;
 }
 
-/** From the action's own folder. */
+/** Relative to the action's folder. */
 function pathOf(place: readonly string[], inPack: boolean): string {
   if (place[0] === HERE) return place.slice(1).join("/");
   return `${inPack ? "../" : ""}${place.join("/")}`;

@@ -1,6 +1,6 @@
-/** The parameters that an action declares, and the values people give. Two ways of declaring: `name: {type, required, default}`,
- *  or a JSON schema of an object. Checked are type, enum and the plain bounds; what else a schema can say is told in a note,
- *  since a parameter that passes here has not passed that. */
+/** Parameters of an action and their values. Declared as `name: {type, required, default}` or as a JSON schema of an
+ *  object. Type, enum and plain bounds are checked; other keywords are reported in a note, because values are not
+ *  checked against them. */
 import { asBoolean, asList, asNumber, asObject, fieldPath, isPlain, nearest } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 
@@ -8,9 +8,9 @@ const TYPES = ["string", "integer", "number", "boolean", "array", "object", "nul
 type ParameterType = (typeof TYPES)[number];
 
 interface DeclaredParameter {
-  /** In the document, so that a mistake in a value points to what was promised. */
+  /** Its path in the document, for mistakes in values. */
   readonly path: string;
-  /** Empty: any. */
+  /** Empty: any type. */
   readonly types: readonly ParameterType[];
   readonly required: boolean;
   readonly fallback: unknown;
@@ -20,7 +20,7 @@ interface DeclaredParameter {
 
 export interface Parameters {
   readonly declared: ReadonlyMap<string, DeclaredParameter>;
-  /** Also names that are not declared. */
+  /** Whether undeclared names are allowed. */
   readonly open: boolean;
   readonly path: string;
   readonly notes: readonly string[];
@@ -28,7 +28,7 @@ export interface Parameters {
 
 const BOUNDS = ["minimum", "maximum", "minLength", "maxLength"] as const;
 type ParameterBound = (typeof BOUNDS)[number];
-/** For people; nothing follows from them here. */
+/** For people; no effect. */
 const TOLD = ["description", "label", "title", "examples", "position"] as const;
 const NOT_CHECKED = [
   "pattern",
@@ -51,12 +51,12 @@ const SCHEMA_KEYS = [
 ] as const;
 const MAX_PARAMETERS = 200;
 
-/** Of an action that says nothing of parameters: whatever is given goes through, as in Attune. */
+/** For an action that declares no parameters: any are passed on, as in Attune. */
 export const ANY_PARAMETERS: Parameters = { declared: new Map(), open: true, path: "parameters", notes: [] };
 
 export function readParameters(value: unknown, path: string): Parameters {
   const fields = asObject(value, path);
-  // A parameter may be called `type` too; then there is a map below it.
+  // A parameter may be called `type` too; then its value is a map.
   const isSchema = (fields as { type?: unknown }).type === "object";
   return isSchema ? schemaOf(value, path) : { ...declarations(fields, path, null), open: false, path };
 }
@@ -72,7 +72,7 @@ function schemaOf(value: unknown, path: string): Parameters {
     const known = Object.keys(properties);
     throw new ConfigError({
       ...{ path: `${requiredAt}[${index}]`, given: name, problem: `${show(name)} is not among the properties` },
-      ...{ allowed: known.join(", ") || "nothing, as there are none", nearest: nearest(name, known) },
+      ...{ allowed: known.join(", ") || "none", nearest: nearest(name, known) },
     });
   }
   const more = schema.additionalProperties;
@@ -112,9 +112,10 @@ function declaration(value: unknown, path: string, required: boolean | undefined
     if (problem !== null) throw new ConfigError({ path: at, given: declared.fallback, allowed: problem });
   }
   const unchecked = NOT_CHECKED.filter((name) => fields[name] !== undefined);
-  if (unchecked.length > 0) notes.push(`${path}: ${unchecked.join(", ")}: values are not checked against it`);
+  if (unchecked.length > 0)
+    notes.push(`${path}: ${unchecked.join(", ")}: not supported; values are not checked against it`);
   if (fields.secret !== undefined && asBoolean(fields.secret, fieldPath(path, "secret"))) {
-    notes.push(`${path}: a secret is kept in the job as any other value is, for all who may read the job`);
+    notes.push(`${path}: secrets are stored in the job like other values, readable for everyone who may read the job`);
   }
   return declared;
 }
@@ -129,14 +130,14 @@ function typesOf(value: unknown, path: string): readonly ParameterType[] {
   return Array.isArray(value) ? asList(value, path, type, TYPES.length, 1) : [type(value, path)];
 }
 
-/** The values for a run: what was given, and the defaults of what was not. */
+/** The values for an attempt: those given, and defaults for the others. */
 export function bindParameters(
   { declared, open, path }: Parameters,
   given: Readonly<Record<string, unknown>>,
 ): Record<string, unknown> {
   const values: Record<string, unknown> = Object.create(null);
   const others = Object.entries(given).filter(([name, value]) => !declared.has(name) && value !== undefined);
-  // First: a name that is misspelt is missing too, and the misspelling says more.
+  // Checked first: a misspelt name is also missing, and the misspelling explains more.
   if (!open) refuseUnknown(others, [...declared.keys()], path);
   for (const [name, { required, fallback, path: at, ...rest }] of declared) {
     const value = Object.hasOwn(given, name) ? meant(rest, given[name]) : undefined;
@@ -147,9 +148,9 @@ export function bindParameters(
     } else if (fallback !== undefined) values[name] = fallback;
     else if (required) {
       const [like] = others.find(([other]) => nearest(other, [name]) !== null) ?? [];
-      const but = like === undefined ? "" : `, but ${show(like)} was`;
+      const but = like === undefined ? "" : `, but ${show(like)} was given`;
       throw new ConfigError({
-        ...{ path: at, given: undefined, problem: `the parameter ${show(name)} is required and was not given${but}` },
+        ...{ path: at, given: undefined, problem: `the parameter ${show(name)} is required${but}` },
         allowed: `${described(rest)}, as in -p ${name}=VALUE`,
       });
     }
@@ -167,7 +168,7 @@ function refuseUnknown([other]: readonly (readonly [string, unknown])[], known: 
   });
 }
 
-/** `-p n=3` is a text. Where none is allowed, and it fits as JSON, it was meant so. */
+/** `-p n=3` is a text. If no text is allowed, and it is valid as JSON, its JSON value is used. */
 function meant(rule: ParameterRule, value: unknown): unknown {
   if (typeof value !== "string" || whyNot(rule, value) === null) return value;
   try {
@@ -180,7 +181,7 @@ function meant(rule: ParameterRule, value: unknown): unknown {
 
 type ParameterRule = Pick<DeclaredParameter, "types" | "oneOf" | "bounds">;
 
-/** What is allowed, where this value is not; else null. */
+/** What is allowed if this value is not; otherwise null. */
 function whyNot(rule: ParameterRule, value: unknown): string | null {
   const { types, oneOf, bounds } = rule;
   const fits = types.length === 0 || types.some((type) => isOf(type, value));
@@ -203,7 +204,7 @@ function isOf(type: ParameterType, value: unknown): boolean {
     case "integer":
       return Number.isSafeInteger(value);
     default:
-      // The words of JSON schema for these three are those of JavaScript.
+      // JSON schema and JavaScript use the same names for these three.
       return typeof value === type;
   }
 }

@@ -1,5 +1,5 @@
-/** Attune's retries: the configuration as its files and its `RetryConfig` have it, in seconds, the policy that follows from it,
- *  and the word for why an execution was retried. Which failures are retriable at all is in preset `attune`. */
+/** Attune's retries: the configuration in seconds, as in its files and its `RetryConfig`, the policy made from it, and
+ *  the reason of a retry. Which failures are retriable is in preset `attune`. */
 import { asBoolean, asInteger, asNumber, asObject, reader } from "../../core/check.ts";
 import { matchLine, matchPart } from "../../core/decision/match.ts";
 import { findPart } from "../../core/decision/message-parts.ts";
@@ -8,9 +8,9 @@ import type { RetryRecord } from "../../core/explain/decision-text.ts";
 import type { PolicyFields } from "../../core/policy/policy.ts";
 import type { AttuneRetrySettings } from "./settings.ts";
 
-/** What one place says; what it leaves out comes from the next: the action's, then the pack's, then the global. */
+/** The values of one place; missing ones come from the next: the action's, then the pack's, then the global ones. */
 export interface AttuneRetryFields extends Partial<AttuneRetrySettings> {
-  /** Beside the first run. */
+  /** Besides the first attempt. */
   readonly maxRetries?: number;
 }
 
@@ -46,15 +46,15 @@ export function asRetries(value: unknown, path: string): number {
   return asInteger(value, path, { min: 0, max: MAX_RETRIES });
 }
 
-/** All that is in force for an action. Without a word of `max_retries` there are none: "default: 0". */
+/** The effective values for an action. Without `max_retries` there are none: "default: 0". */
 export type RetryInForce = AttuneRetrySettings & { readonly maxRetries: number };
 
-/** The first in the list wins, field by field. */
+/** The first in the list that has a field wins. */
 export function retryInForce(...words: readonly [...AttuneRetryFields[], AttuneRetrySettings]): RetryInForce {
   return Object.assign({ maxRetries: 0 }, ...[...words].reverse()) as RetryInForce;
 }
 
-/** `max_retries` counts beside the first run, `maxAttempts` with it. Where retries are not enabled there is none at all, not
+/** `max_retries` does not count the first attempt, `maxAttempts` does. If retries are disabled there are none, not
  *  even after a lost worker. */
 export function retryPolicy(retry: RetryInForce): PolicyFields {
   if (!retry.enabled) return { preset: "attune", atMostOnce: true };
@@ -73,8 +73,8 @@ export function retryPolicy(retry: RetryInForce): PolicyFields {
 
 type AttuneRetrySource = "action" | "pack" | "settings";
 
-/** Which place each field of the policy came from. Of a backoff, whose parts may come from several, the first place that
- *  says any of it. */
+/** The source of each field of the policy. For a backoff, whose parts may have several sources, the first place that
+ *  sets a part. */
 export function retrySources(
   inForce: RetryInForce,
   action: AttuneRetryFields,
@@ -99,8 +99,8 @@ export type RetryReason =
   | "manual_retry"
   | "unknown";
 
-/** Parts of messages, in lower case, and what they stand for. The first that is found decides: "Execution timeout: worker did
- *  not pick up task" is about the queue. */
+/** Parts of messages, in lower case, and their meaning. The first match wins: "Execution timeout: worker did not pick
+ *  up task" is about the queue. */
 const SAID: readonly (readonly [RetryReason, readonly string[]])[] = [
   ["queue_timeout", ["queue ttl expired", "worker did not pick up task"]],
   ["worker_unavailable", ["worker unavailable"]],
@@ -109,12 +109,12 @@ const SAID: readonly (readonly [RetryReason, readonly string[]])[] = [
   ["transient_error", ["connection refused", "connection reset", "econnrefused", "econnreset"]],
 ];
 
-/** By what an error says. */
+/** By the error's message. */
 export function reasonInText(text: string): RetryReason {
   return SAID.find(([, parts]) => findPart(text, parts) !== null)?.[0] ?? "unknown";
 }
 
-/** By how the execution before ended, or that a person asked for another. */
+/** By how the previous execution ended, or because a person asked for another. */
 export function reasonOf({ cause, match, failure }: RetryRecord): RetryReason {
   switch (cause) {
     case "redrive":
@@ -127,10 +127,10 @@ export function reasonOf({ cause, match, failure }: RetryRecord): RetryReason {
       return "transient_error";
     case "failure": {
       const found = match == null ? null : (matchLine(match) ?? matchPart(match));
-      // The message, or the line around it in which the pattern was found.
+      // The message, or the line with the matched pattern.
       const texts = [`${failure?.message ?? ""} ${failure?.code ?? ""}`, found ?? ""];
       const known = texts.map(reasonInText).find((reason) => reason !== "unknown");
-      // A pattern of somebody's own.
+      // A pattern of the policy's own.
       return known ?? (match?.by === "list" ? "transient_error" : "unknown");
     }
     default:

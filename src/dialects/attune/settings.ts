@@ -1,4 +1,4 @@
-/** What holds for Attune's actions where their files say nothing. */
+/** Defaults for Attune's actions. */
 
 export interface AttuneRetrySettings {
   readonly enabled: boolean;
@@ -9,7 +9,7 @@ export interface AttuneRetrySettings {
 }
 
 export interface AttuneSettings {
-  /** Queue TTL and execution timeout of actions that have none. */
+  /** Queue TTL and execution timeout of actions without one. */
   readonly ttlSecs: number;
   readonly retry: AttuneRetrySettings;
 }

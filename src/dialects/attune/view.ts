@@ -1,7 +1,7 @@
-/** A job as Attune shows it: the newest of its executions, with the chain of all. There each retry is an execution of its own
- *  that points to the original; here they are one job, told from its events. An execution begins when the job is submitted, when
- *  a retry is granted or when a person asks for another, and ends with the event that follows from its run. Runs that were handed
- *  back unharmed, or wait for children, are no retries: the execution goes on. */
+/** A job in Attune's format: its newest execution, with the chain of all. In Attune each retry is an execution of its
+ *  own that refers to the original; here they are one job, and are derived from its events. An execution begins when
+ *  the job is submitted, when a retry is granted or when a person asks for another, and ends with the event that
+ *  closes its attempt. Attempts that were returned, or wait for children, are not retries: the execution continues. */
 
 import { isPlain } from "../../core/check.ts";
 import { shortageText } from "../../core/decision/budget.ts";
@@ -16,22 +16,22 @@ export const ATTUNE_STATUSES = [
   ...(["requested", "scheduling", "scheduled", "running", "completed", "failed"] as const),
   ...(["canceling", "cancelled", "timeout", "abandoned"] as const),
 ];
-/** A job that waits is `requested`, however long it has been due: nobody schedules it before a worker takes it. */
+/** A queued job is `requested`, even when it is due: it is not scheduled before a worker takes it. */
 export type AttuneStatus = (typeof ATTUNE_STATUSES)[number];
 
 export interface AttuneExecution {
-  /** The original has the job's id, retry n has `.rN` behind it. */
+  /** The original has the job's id; retry n has the suffix `.rN`. */
   readonly id: string;
   readonly action_ref: string;
   readonly status: AttuneStatus;
-  /** 0 is the original. Retries that a person asked for count on, and may pass `max_retries`. */
+  /** 0 is the original. Retries requested by a person are counted too, and may exceed `max_retries`. */
   readonly retry_count: number;
   readonly max_retries: number;
   readonly retry_reason: RetryReason | null;
   readonly retry_at: string | null;
-  /** The first of the chain; null for that one. */
+  /** The first of the chain; null for the first itself. */
   readonly original_execution: string | null;
-  /** The execution before it, which it is a retry of; null for the original. */
+  /** The previous execution; null for the original. */
   readonly retry_of: string | null;
   /** The job whose child this one is. */
   readonly parent: string | null;
@@ -45,11 +45,11 @@ export interface AttuneExecution {
 }
 
 export interface AttuneView extends AttuneExecution {
-  /** Newest last. */
+  /** Oldest first. */
   readonly chain: readonly AttuneExecution[];
 }
 
-/** While the events are told. */
+/** Used while the events are read. */
 interface Link {
   status: AttuneStatus;
   readonly reason: RetryReason | null;
@@ -59,7 +59,7 @@ interface Link {
   worker: string | null;
   readonly created: number;
   updated: number;
-  /** It was this one that succeeded. */
+  /** Whether this execution succeeded. */
   won: boolean;
 }
 
@@ -67,7 +67,7 @@ export function attuneView(parts: ViewParts): AttuneView {
   const { job } = parts;
   const about = {
     action_ref: job.annotations?.[ACTION] ?? job.kind,
-    // By the policy: a job that was submitted once more may have another than its action.
+    // From the policy: a resubmitted job may have another one than its action.
     max_retries: job.policy.maxAttempts - 1,
     config: configOf(job),
   };
@@ -100,7 +100,7 @@ function linksOf({ job, events, workerName }: ViewParts): Link[] {
   const links = [newLink(job.submittedAt, null, null)];
   for (const event of events) {
     const link = links.at(-1) as Link;
-    // The one that had ended stays as it was: a redrive is the next.
+    // The ended execution stays unchanged: a redrive starts the next.
     if (event.name !== "job.redriven") link.updated = event.at;
     switch (event.name) {
       case "attempt.started":
@@ -151,7 +151,7 @@ function end(links: Link[], link: Link, event: EndEvent): void {
     link.status = "cancelled";
     return;
   }
-  // Handed back, and nothing charged: it waits for another worker.
+  // Returned and not counted: it waits for another worker.
   if (kind === "retry" && event.name === "attempt.interrupted" && event.data.decision.class === "handback") {
     link.status = "requested";
     link.worker = null;
@@ -179,7 +179,7 @@ function statusOf(event: EndEvent): AttuneStatus {
   }
 }
 
-/** In the words by which Attune itself knows that it may be retried. */
+/** The messages by which Attune recognises retriable errors. */
 function errorOf(event: EndEvent): string {
   if (event.name === "attempt.lost") {
     return event.data.why === "lease_expired" ? "Worker heartbeat stale" : "Worker unavailable";

@@ -69,7 +69,7 @@ it("have roles from files and directories", () => {
   const names = settings(files).agent.roles.map((each) => (each as { metadata: { name: string } }).metadata.name);
   expect(names).toEqual(["a", "b", "c"]);
   expect(() => settings({}, { PERDURE_AGENT_ROLES: "nowhere" })).toThrow(
-    'PERDURE_AGENT_ROLES: there is no file or directory "nowhere"; name another, or leave it out',
+    'PERDURE_AGENT_ROLES: "nowhere" does not exist; change or remove it',
   );
   expect(() => settings({ ...files, "roles/d.yaml": "a: [" })).toThrow(/roles\/d\.yaml:1:\d+: /);
 });
@@ -87,10 +87,7 @@ it.each([
     "fluster: { default_max_retries_failure: 1000000 }",
     "default_max_retries_failure: got 1000000; give a whole number",
   ],
-  [
-    "agent:\n  roles: [nosuch.yaml]",
-    'perdure.yaml:2:3: agent.roles: there is no file or directory "nosuch.yaml"; name',
-  ],
+  ["agent:\n  roles: [nosuch.yaml]", 'perdure.yaml:2:3: agent.roles: "nosuch.yaml" does not exist; change'],
   ["opal: { retryBackoffs: [] }", "perdure.yaml:1:9: opal.retryBackoffs: got []; give a list of 1 to 100 numbers"],
   ["agent: { retry: { legionry: {} } }", "did you mean agent.retry.legionary"],
 ])("are refused if they are invalid: %s", (text, message) => {

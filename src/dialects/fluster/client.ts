@@ -1,5 +1,5 @@
-/** fluster's client, over an engine in this process or a server: `submit`, `wait`, `status`, `terminate`, with its words
- *  and its units (seconds). A job that failed is a status here, not an error; what throws is a wait that is over too soon. */
+/** fluster's client on an engine in this process or a server: `submit`, `wait`, `status`, `terminate`, with its names
+ *  and units (seconds). A failed job is a status, not an error; a wait that times out throws. */
 
 import type { Perdure } from "../../core/api.ts";
 import { asNumber, isPlain } from "../../core/check.ts";
@@ -14,16 +14,16 @@ import type { FlusterEntrypoint, FlusterEnvironment } from "./entrypoint.ts";
 import type { FlusterRetryConfig } from "./retry.ts";
 import { type FlusterStatus, flusterStatus } from "./view.ts";
 
-/** What is asked of an engine, or of a client of a server. */
+/** What the client needs of an engine, or of a client of a server. */
 export type FlusterCluster = Pick<Perdure, "submitMany" | "job" | "cancel" | "dialectSettings">;
 
-/** A function is run by the workers that have its task; it cannot be sent to them. */
+/** A function runs on workers that have its task; it cannot be sent to them. */
 export interface CallableEntrypoint {
   readonly task: AnyTask;
   readonly args?: unknown;
 }
 
-/** A job as fluster's client submits it.
+/** A job for fluster's client.
  *  @example
  *  const wanted: FlusterSubmit = { name: "train", entrypoint: { command: ["python", "train.py"] } }; */
 export interface FlusterSubmit {
@@ -32,37 +32,37 @@ export interface FlusterSubmit {
   readonly resources?: FlusterResources;
   readonly environment?: FlusterEnvironment | null;
   readonly ports?: readonly string[] | null;
-  /** 0 is to wait for ever. */
+  /** 0 waits forever. */
   readonly scheduling_timeout_seconds?: number;
   readonly retry?: FlusterRetryConfig | null;
   readonly parent_job_id?: string;
 }
 
 export interface FlusterOptions {
-  /** Hears what a job asks for and Perdure cannot do, one sentence each. Default: `console.warn`. */
+  /** Called for each thing that a job asks for and Perdure does not support. Default: `console.warn`. */
   readonly onNote?: (note: string) => void;
-  /** The time, by which a retry is ready or still waits. Default: that of this process. The instants of a job are by the clock
-   *  of its server or database: where the two differ, `retry_available_at_ms` is 0 so much too early or too late. That is
-   *  what is shown, not when the job starts. */
+  /** The current time, to decide whether a retry is ready. Default: this process's clock. A job's timestamps use the
+   *  clock of its server or database: if they differ, `retry_available_at_ms` becomes 0 too early or too late by the
+   *  difference. Only what is shown is affected, not when the job starts. */
   readonly now?: () => number;
 }
 
-/** fluster's client: its terms and units (seconds), on an engine or a server.
+/** fluster's client with its names and units (seconds), on an engine or a server.
  *  @example
  *  const cluster: FlusterClient = fluster(perdure);
  *  const status = await cluster.wait(await cluster.submit(wanted), { timeout: 60 }); */
 export interface FlusterClient {
-  /** Stores a job and answers its id. */
+  /** Stores a job and returns its id. */
   submit(job: FlusterSubmit): Promise<string>;
-  /** Waits for its end, whatever it is. `timeout` is in seconds; when it is over, an error with the code
-   *  `result_timeout` is thrown and the job goes on. Without it: for as long as it takes. */
+  /** Waits until the job ends, whatever its state. After `timeout` seconds it throws an error with the code
+   *  `result_timeout`, and the job continues. Without it, waits without limit. */
   wait(id: string, options?: { readonly timeout?: number }): Promise<FlusterStatus>;
   status(id: string): Promise<FlusterStatus>;
-  /** Kills a job, and its children with it. One that has ended stays as it is. */
+  /** Kills a job and its children. An ended job stays unchanged. */
   terminate(id: string): Promise<void>;
 }
 
-/** What a fluster job runs, where it is not a command.
+/** What a fluster job runs, if not a command.
  *  @example
  *  const entrypoint = Entrypoint.fromCallable(resize, { url });
  *  await fluster(perdure).submit({ name: "resize", entrypoint }); */
@@ -72,7 +72,7 @@ export const Entrypoint = {
     ...[args]: undefined extends Input ? [args?: NoInfer<Input>] : [args: NoInfer<Input>]
   ): CallableEntrypoint {
     if (isTask(task)) return { task, args };
-    const allowed = "a task made with task(), which a worker runs";
+    const allowed = "a task made with task()";
     throw new ConfigError({ path: "entrypoint", given: task, allowed });
   },
 
@@ -81,7 +81,7 @@ export const Entrypoint = {
   },
 } as const;
 
-/** The words of fluster's client for `cluster`: what `Perdure.open()` or `Perdure.connect()` gave.
+/** fluster's client for `cluster`, from `Perdure.open()` or `Perdure.connect()`.
  *  @example
  *  const id = await fluster(perdure).submit({ name: "train", entrypoint: { command: ["python", "train.py"] } }); */
 export function fluster(
@@ -90,7 +90,7 @@ export function fluster(
 ): FlusterClient {
   async function status(id: string): Promise<FlusterStatus> {
     const parts = await readParts(await cluster.job(id));
-    // The events know the names of the workers.
+    // The events have the names of the workers.
     return flusterStatus({ ...parts, workerName: () => null, now: now() });
   }
 
@@ -101,7 +101,7 @@ export function fluster(
       const { jobs, notes } = readFluster(callable === null ? job : { ...job, entrypoint: named(callable) }, settings);
       const entries = jobs.map((entry) => (callable === null ? entry : { ...entry, task: callable.task }));
       const [answer] = await cluster.submitMany(entries);
-      if (answer === undefined) throw new PerdureError("internal", "a submit was not answered");
+      if (answer === undefined) throw new PerdureError("internal", "a submit has no answer");
       if (!answer.ok) throw answer.error;
       for (const note of [...notes, ...riskyVariables(jobs).map(riskyNote)]) onNote(note);
       return answer.job.id;
@@ -126,7 +126,7 @@ export function fluster(
   };
 }
 
-/** The dialects have no clock of their own; whoever makes a client in a program has this one. */
+/** Dialects have no clock; a client in a program uses this one. */
 function systemTime(): number {
   return Date.now();
 }
@@ -135,7 +135,7 @@ function warn(note: string): void {
   console.warn(`perdure: ${note}`);
 }
 
-/** Null for all else: whether it is a job at all is for the reader to say. */
+/** Null for anything else: the reader reports whether it is a job. */
 function callableOf(job: FlusterSubmit): CallableEntrypoint | null {
   const { entrypoint } = (isPlain(job) ? job : {}) as Partial<FlusterSubmit>;
   return isPlain(entrypoint) && isTask((entrypoint as CallableEntrypoint).task)
@@ -143,7 +143,7 @@ function callableOf(job: FlusterSubmit): CallableEntrypoint | null {
     : null;
 }
 
-/** As a document could say it. */
+/** In a form that a document could have. */
 function named({ task, ...rest }: CallableEntrypoint): FlusterEntrypoint {
   return { ...rest, task: task.kind };
 }

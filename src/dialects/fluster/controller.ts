@@ -1,5 +1,5 @@
-/** The messages of fluster's `ControllerService`, in JSON: what its clients ask for, as jobs of ours, and a job as its
- *  `JobStatus`. A job is known to them by its name, which they choose, and which is its job id. */
+/** The messages of fluster's `ControllerService` in JSON: requests become jobs, and a job becomes a `JobStatus`. Its
+ *  clients identify a job by the name that they choose. */
 import { ConfigError } from "../../core/errors.ts";
 import type { ExecInput } from "../../core/input/exec-input.ts";
 import type { JobInfo } from "../../core/job/views.ts";
@@ -12,7 +12,7 @@ import type { FlusterSettings } from "./settings.ts";
 import { type FlusterStatus, flusterIdTag, flusterKey, isFlusterId, MAX_FLUSTER_ID } from "./view.ts";
 
 const RESOURCE_SPEC: ProtoMessage = {
-  ...{ cpu: "double", memory: "string", disk: "string" }, // of cpu, an int32 there, a part is possible here
+  ...{ cpu: "double", memory: "string", disk: "string" }, // an int32 in fluster; fractions are possible here
   device: {
     message: {
       cpu: { message: { variant: "string" } },
@@ -32,7 +32,7 @@ const RETRY_CONFIG: ProtoMessage = {
 };
 const LAUNCH_JOB_REQUEST: ProtoMessage = {
   ...{ name: "string", serialized_entrypoint: "bytes" },
-  /** Not fluster's: a command or a task, as its files here have it. */
+  /** Not in fluster: a command or a task, as in fluster files for Perdure. */
   entrypoint: "json",
   ...{ resources: { message: RESOURCE_SPEC }, environment: { message: ENVIRONMENT_CONFIG } },
   ...{ bundle_gcs_path: "string", bundle_hash: "string", bundle_blob: "bytes" },
@@ -42,23 +42,23 @@ const LAUNCH_JOB_REQUEST: ProtoMessage = {
 const JOB_ID_REQUEST: ProtoMessage = { job_id: "string", include_result: "bool" };
 const LIST_JOBS_REQUEST: ProtoMessage = { namespace: "string" };
 
-/** Annotations of a job that came in by `LaunchJob`: its id there, that of its parent, and what it asked for and does not get. */
+/** Annotations of a job from `LaunchJob`: its id there, its parent's id, and unsupported requests. */
 export const FLUSTER_JOB_ID = "fluster/job-id";
 export const FLUSTER_PARENT = "fluster/parent-job-id";
 export const FLUSTER_NOTES = "fluster/notes";
 
-/** What a client calls a job: by its own name, or, if it came in otherwise, by our id. */
+/** The id that clients use: the job's name, or Perdure's id if it did not come from a client. */
 export function flusterJobId({ id, annotations }: Pick<JobInfo, "id" | "annotations">): string {
   return annotations?.[FLUSTER_JOB_ID] ?? id;
 }
 
 export interface FlusterLaunch {
   readonly name: string;
-  /** Its name or our id; null for none. */
+  /** Its name or Perdure's id; null if it has no parent. */
   readonly parent: string | null;
   /** Without the parent and the bundle. */
   readonly job: ReadEntry;
-  /** A zip in base64, to be the standard input of the job. */
+  /** A zip in base64, for the standard input of the job. */
   readonly bundle: string | null;
 }
 
@@ -69,7 +69,7 @@ export function readLaunch(body: unknown, settings: FlusterSettings): FlusterLau
   if ((pickle === undefined) === (entrypoint === undefined)) throw noLaunchEntrypoint(pickle !== undefined);
   const bundle = bundleOf(fields);
   const { resources, environment, ports, scheduling_timeout_seconds, retry } = fields;
-  // The program is put in below: here it is any command.
+  // The program is inserted below; here it is a placeholder.
   const document = {
     ...{ name, entrypoint: entrypoint ?? ["python3"], resources, environment, ports },
     ...{ scheduling_timeout_seconds, retry },
@@ -108,7 +108,7 @@ function launchName(name: unknown): string {
     throw new ConfigError({ path: "name", given: name, allowed });
   }
   if (!isJobId(name)) return name;
-  const problem = "it would be taken for the id of another job";
+  const problem = "it would be read as the id of another job";
   throw new ConfigError({ path: "name", given: name, allowed: "a name that does not look like an id", problem });
 }
 
@@ -135,14 +135,14 @@ function bundleNotes({ bundle_blob, bundle_hash }: Readonly<Record<string, unkno
   const notes: string[] = [];
   if (bundle_hash !== undefined) notes.push("bundle_hash is not used: bundles are not cached.");
   if (bundle_blob !== undefined) {
-    notes.push("bundle_blob is unpacked for each attempt; what its pyproject.toml depends on is not installed.");
+    notes.push("bundle_blob is unpacked for each attempt; dependencies of its pyproject.toml are not installed.");
   }
   return notes;
 }
 
 function commandOf(input: ExecInput, name: string, python: Pick<ExecInput, "argv" | "files"> | null): ExecInput {
   const { fill = {} } = input;
-  // One that is given as a task of ours has no variables of fluster's.
+  // A Perdure task has no environment variables of fluster.
   if (!("FLUSTER_JOB_ID" in fill)) return input;
   const { FLUSTER_JOB_ID: _, ...others } = fill;
   return { ...input, ...python, env: { ...input.env, FLUSTER_JOB_ID: name }, fill: others };
@@ -156,20 +156,20 @@ function withoutMissing(fields: Readonly<Record<string, unknown>>): object {
   return Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined));
 }
 
-/** Of `GetJobStatus` and `TerminateJob`: the name of a job, or our id. */
+/** For `GetJobStatus` and `TerminateJob`: the name of a job, or Perdure's id. */
 export function readJobId(body: unknown): string {
   const { job_id: id, include_result: wantsResult } = readProto(body, JOB_ID_REQUEST, "");
   if (wantsResult === true) {
     const file =
       "have it write a file into $PERDURE_OUTPUT_DIR/artifacts, and read it with `perdure artifacts NAME FILE`";
-    const allowed = `false: what a callable returns is not kept; ${file}`;
+    const allowed = `false: the return value of a callable is not kept; ${file}`;
     throw new ConfigError({ path: "include_result", given: true, allowed });
   }
   if (typeof id === "string") return id;
   throw new ConfigError({ path: "job_id", given: id, allowed: "the job_id that LaunchJob returned" });
 }
 
-/** The namespace that is asked for; null for that of the token. */
+/** The requested namespace; null for that of the token. */
 export function readListJobs(body: unknown): string | null {
   const { namespace = null } = readProto(body, LIST_JOBS_REQUEST, "");
   return namespace as string | null;
@@ -177,8 +177,8 @@ export function readListJobs(body: unknown): string | null {
 
 const INT64: ReadonlySet<string> = new Set(["started_at_ms", "finished_at_ms", "retry_available_at_ms"]);
 
-/** The fields of `JobStatus` and no others: clients whose JSON is strict refuse those that they do not know. A list leaves out
- *  the attempts, as fluster's does. `message` is for people. */
+/** Only the fields of `JobStatus`: strict JSON clients refuse unknown ones. A list leaves out the attempts, as in
+ *  fluster. `message` is for people. */
 export function jobStatusJson(
   status: FlusterStatus,
   job: Pick<JobInfo, "id" | "annotations">,

@@ -106,13 +106,10 @@ describe("a retry config", () => {
       "retry: initial_retry_delay_ms is 1500, and every retry waits for the cap of 1 s.",
     ],
     [{ max_delay: 0.5 }, "retry: the default delay is 1000 ms, and every retry waits for the cap of 0.5 s."],
-    [
-      { retry_on_exit_codes: [0, 137] },
-      "retry.retry_on_exit_codes has 0, with which a command has succeeded: nothing is retried by it.",
-    ],
+    [{ retry_on_exit_codes: [0, 137] }, "retry.retry_on_exit_codes has 0, the exit code of success: it has no effect."],
     [
       { no_retry_on_exit_codes: [0] },
-      "retry.no_retry_on_exit_codes has 0, with which a command has succeeded: nothing is retried by it.",
+      "retry.no_retry_on_exit_codes has 0, the exit code of success: it has no effect.",
     ],
   ])("that may surprise is told of: %j", (retry, note) => {
     expect(read({ retry: { max_retries_failure: 3, ...retry } }).notes).toEqual([note]);

@@ -1,5 +1,6 @@
-/** fluster's jobs: the fields of its `submit()`, as a document. What a job needs of its worker is counted when it is claimed,
- *  and its memory is the limit of its command; disks, devices, regions and environments are not counted, and a note says so. */
+/** A fluster job as a document: the fields of its `submit()`. cpu and memory are counted when the job is claimed, and
+ *  memory is the limit of its command; disks, devices, regions and environments are not supported, and a note reports
+ *  them. */
 import { asBoolean, asInteger, asList, asObject, asText, isPlain, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
@@ -32,7 +33,7 @@ const KEYS = [
 const RESOURCE_KEYS = [
   ...(["cpu", "memory", "disk", "device", "gpu", "tpu", "replicas", "preemptible", "regions"] as const),
 ] as const;
-/** Beside `entrypoint`, which Attune has too. */
+/** Together with `entrypoint`, which Attune has too. */
 const SIGNS = ["resources", "environment", "ports", "scheduling_timeout_seconds"];
 const FOREIGN = ["runtime", "runner_type", "ref", "apiVersion"];
 
@@ -91,7 +92,7 @@ export function readFluster(document: unknown, settings: FlusterSettings): Readi
   return { jobs: [job], notes };
 }
 
-/** In fluster, an argument that is `None` is one that was not given. */
+/** In fluster, `None` means that an argument was not given. */
 function withoutNulls(document: object): object {
   return Object.fromEntries(Object.entries(document).filter(([, value]) => value !== null));
 }
@@ -102,7 +103,7 @@ function asSeconds(value: unknown, path: string): number {
 }
 
 interface FlusterNeeds {
-  /** Null where a job takes nothing that is counted. */
+  /** Null if the job uses nothing that is counted. */
   readonly counted: ResourcesInput | null;
   /** Bytes; 0 is no limit. */
   readonly memory: number;
@@ -117,19 +118,19 @@ function resourcesOf(value: unknown, notes: string[]): FlusterNeeds {
 
   const note = (key: string, why: string) => notes.push(`resources.${key} is ignored: ${why}.`);
   const read = reader(others, "resources");
-  if (read("disk", toBytes, 0) > 0) note("disk", "of a worker's room only cpu and memory are counted");
+  if (read("disk", toBytes, 0) > 0) note("disk", "only cpu and memory are counted");
   for (const key of ["device", "gpu", "tpu"] as const) {
     const needsIt = read(key, (given) => (key === "device" ? !isCpuOnly(given) : given !== 0 && given !== ""), false);
-    if (needsIt) note(key, "no worker is chosen by its devices");
+    if (needsIt) note(key, "workers are not selected by devices");
   }
   if (read("replicas", (given, at) => asInteger(given, at, { min: 0, max: 1_000_000 }), 0) > 1) {
-    note("replicas", "a job is one run at a time; submit it so many times");
+    note("replicas", "a job runs once at a time; submit it that many times");
   }
-  if (read("preemptible", asBoolean, false)) note("preemptible", "workers are not told apart by it");
+  if (read("preemptible", asBoolean, false)) note("preemptible", "workers are not selected by it");
   if (
     read("regions", (given, at) => asList(given, at, (each, path) => asText(each, path, 200), 1_000), []).length > 0
   ) {
-    note("regions", "workers are not told apart by them");
+    note("regions", "workers are not selected by them");
   }
   const takesNone = needs.cpu === 0 && needs.memory === 0;
   return { counted: takesNone ? null : (counted as ResourcesInput), memory: needs.memory };

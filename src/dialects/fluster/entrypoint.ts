@@ -6,18 +6,17 @@ import { checkEnv, checkPorts, portVariable } from "../../core/input/exec-env.ts
 import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
 import { checkHttpInput } from "../../core/input/http-input.ts";
 
-// fluster's own entrypoint, a pickled Python callable with its arguments, as a command: a program that is sent along
-// loads it and calls it, as fluster's worker does. A pickle of cloudpickle needs cloudpickle where it is loaded, and
-// fluster itself only if the function uses it. What the function returns is dropped: fluster's status does not have
-// it.
+// fluster's own entrypoint, a pickled Python callable with its arguments, becomes a command: a program stored with the
+// job loads and calls it, as fluster's worker does. A cloudpickle needs cloudpickle on the worker, and fluster only if
+// the function uses it. The return value is dropped: fluster's status has no field for it.
 
-/** Of workers that have python3. */
+/** The label of workers that have python3. */
 export const PYTHON_LABEL = { "runtime/python": "yes" } as const;
 
 const PROGRAM = "run_entrypoint.py";
 
-/** Takes the bundle from standard input, if there is one. Its exit code is 1 wherever Python's own would be: whether that is
- *  retried is for the job's retry config to say. */
+/** Reads the bundle from standard input, if there is one. Exits with 1 wherever Python would: the job's retry config
+ *  decides whether that is retried. */
 const SOURCE = `"""Loads entrypoint.pkl, which lies beside this file, and calls what it holds."""
 from io import BytesIO
 from os import chdir, getcwd, path
@@ -81,7 +80,7 @@ function, args, kwargs = prepared()
 function(*args, **kwargs)
 `;
 
-/** `pickle` in base64; `hasBundle`: a zip of its modules comes as standard input. */
+/** `pickle` in base64; `hasBundle`: a zip of its modules is on standard input. */
 export function pythonEntrypoint(pickle: string, hasBundle: boolean): Pick<ExecInput, "argv" | "files"> {
   const program = Buffer.from(SOURCE, "utf8").toString("base64");
   return {
@@ -90,10 +89,9 @@ export function pythonEntrypoint(pickle: string, hasBundle: boolean): Pick<ExecI
   };
 }
 
-// What a fluster job runs, from its entrypoint, its environment and its ports: a command, or a task of a worker. A
-// command finds `FLUSTER_JOB_ID`, `FLUSTER_ATTEMPT_ID` (from 0) and `FLUSTER_PORT_<NAME>` in its environment; a task
-// is a function of a running worker and has no environment of its own. Python functions cannot be run: name a task,
-// or the command that runs them.
+// What a fluster job runs, from its entrypoint, environment and ports: a command, or a task of a worker. A command has
+// `FLUSTER_JOB_ID`, `FLUSTER_ATTEMPT_ID` (from 0) and `FLUSTER_PORT_<NAME>` in its environment; a task is a function of a
+// running worker and has no environment of its own.
 
 interface FlusterWork {
   readonly task: string;
@@ -118,18 +116,18 @@ export interface FlusterEnvironment {
 const FORMS = ["command", "shell", "task"] as const;
 const ENVIRONMENT_KEYS = ["env_vars", "workspace", "pip_packages", "extras"] as const;
 const PREPARED = ["workspace", "pip_packages", "extras"] as const;
-/** Set by the worker, and no one else's. */
+/** Only the worker sets these. */
 const OURS = /^FLUSTER_(JOB_ID|ATTEMPT_ID|PORT_.*)$/;
 
-/** What a command is run with. */
+/** The inputs of a command. */
 interface FlusterCommandParts {
   readonly env: Readonly<Record<string, string>>;
   readonly ports: readonly string[];
-  /** Bytes that it may use, with all its processes; 0 is no limit. */
+  /** Memory limit in bytes, for all its processes; 0 is no limit. */
   readonly memory: number;
 }
 
-/** `memory` in bytes, 0 for no limit. Adds to `notes` what cannot be done. */
+/** `memory` in bytes, 0 for no limit. Adds unsupported requests to `notes`. */
 export function flusterWork(
   fields: Fields<"entrypoint" | "environment" | "ports">,
   memory: number,
@@ -152,7 +150,7 @@ export function flusterWork(
   }
   if (form === "command") return command({ argv: forms.command as string[] }, "entrypoint.command", parts);
   if (form === "shell") {
-    const shell = true; // the author says so
+    const shell = true; // requested by the author
     return command({ command: forms.shell as string, shell }, "entrypoint.shell", parts);
   }
   refuseForTask("environment.env_vars", Object.keys(env));
@@ -162,13 +160,13 @@ export function flusterWork(
   if (task === "http") checkHttpInput(forms.args, "entrypoint.args");
   if (memory > 0) {
     notes.push(
-      "resources.memory is not enforced: a task is a function of a running worker; it is counted when a worker is chosen.",
+      "resources.memory is not enforced: a task is a function of a running worker; memory is only counted when a worker is chosen.",
     );
   }
   return { task, input: forms.args };
 }
 
-/** The input of a command as Perdure's own files have it. Where it has a limit of its own, the lower one counts. */
+/** The input of a command in Perdure's own format. If it has its own limit, the lower one applies. */
 function withinMemory(args: unknown, memory: number): unknown {
   const { limits } = checkExecInput(args, "entrypoint.args");
   if (memory === 0 || (limits.memory ?? Number.POSITIVE_INFINITY) <= memory) return args;
@@ -176,7 +174,7 @@ function withinMemory(args: unknown, memory: number): unknown {
   return { ...input, limits: { ...input.limits, memory } };
 }
 
-/** Under the names that fluster's jobs know. */
+/** Under fluster's names. */
 function theirVariable(text: string): string {
   return text.replaceAll("PERDURE_PORT_", "FLUSTER_PORT_");
 }
@@ -225,7 +223,7 @@ function command(
   return { task: "exec", input };
 }
 
-/** A mistake in a command, by its place in the document: all else of it has been checked. */
+/** Maps a mistake in a command to its path in the document; everything else has been checked. */
 function underTheirName(error: unknown, name: string): unknown {
   if (!(error instanceof ConfigError)) return error;
   const { path, given, nearest, problem } = error;
@@ -240,9 +238,7 @@ function envOf(value: unknown, notes: string[]): Record<string, string> {
     if (given === undefined || given === null || given === "" || (Array.isArray(given) && given.length === 0)) continue;
     if (key === "workspace") asText(given, "environment.workspace", 4_096);
     else asList(given, `environment.${key}`, (each, path) => asText(each, path, 1_000), 1_000);
-    notes.push(
-      `environment.${key} is not prepared: Perdure builds no environments; the command runs with what its worker has.`,
-    );
+    notes.push(`environment.${key} is ignored: Perdure builds no environments; the command uses that of its worker.`);
   }
   const env = checkEnv(fields.env_vars ?? {}, "environment.env_vars");
   const ours = Object.keys(env).find((name) => OURS.test(name));

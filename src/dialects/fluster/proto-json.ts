@@ -1,31 +1,31 @@
-/** The JSON form of protobuf messages (proto3), as far as fluster's use it. Names come in lowerCamelCase or as in the .proto,
- *  numbers as numbers or as text, bytes as base64 of either alphabet; null is a field that is not given, and so is an empty
- *  text. Out go lowerCamelCase names, 64-bit numbers as text, and no field that has its default.
+/** The JSON form of protobuf messages (proto3), as far as fluster needs it. Input: names in lowerCamelCase or as in the .proto,
+ *  numbers as numbers or text, bytes in either base64 alphabet; null and empty text mean that a field is not set. Output:
+ *  lowerCamelCase names, 64-bit numbers as text, and no fields with their default.
  *
- *  A field that no message has is refused if it holds something, as fluster's own server does: what it asks for would not be
- *  done. One that holds its default asks for nothing, so that a newer client can send it. */
+ *  An unknown field with a value is refused, as by fluster's own server, because the request would not be fulfilled. With its
+ *  default it is ignored, so that a newer client can send it. */
 import { asBoolean, asList, fieldPath, isPlain, nearest } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
 
 export type ProtoField =
   | "string"
-  /** Base64 with padding, of the standard alphabet. */
+  /** Base64 of the standard alphabet with padding. */
   | "bytes"
   | "bool"
   | "int32"
   | "int64"
   | "double"
-  /** Not of the message: JSON as it is. */
+  /** Not part of the message: plain JSON. */
   | "json"
   | { readonly list: "string" | "int32" }
-  /** Of texts by names. */
+  /** Texts by names. */
   | { readonly map: "string" }
   | { readonly message: ProtoMessage };
 
 /** Its fields, by their names in the .proto. */
 export type ProtoMessage = { readonly [name: string]: ProtoField };
 
-/** The fields that are given, by their names in the .proto. */
+/** The fields that are set, by their names in the .proto. */
 export function readProto(value: unknown, message: ProtoMessage, path: string): Record<string, unknown> {
   const names = new Map(Object.keys(message).flatMap((name) => [name, lowerCamel(name)].map((each) => [each, name])));
   if (!isPlain(value)) {
@@ -60,7 +60,7 @@ function refuseUnknown(given: unknown, key: string, path: string, known: readonl
   throw new ConfigError({ path, given, allowed, nearest: nearest(key, known), problem: `unknown field ${show(key)}` });
 }
 
-/** What a field holds that was not set. */
+/** The default of a field. */
 function isDefault(value: unknown): boolean {
   if (Array.isArray(value)) return value.length === 0;
   if (isPlain(value)) return Object.values(value).every(isDefault);
@@ -99,7 +99,7 @@ function asString(value: unknown, path: string): string {
 
 const DIGITS = /^-?\d{1,19}$/;
 
-/** Bounds are checked as they are in a number: one of 64 bits that is beyond what is exact there is beyond every limit here. */
+/** Bounds are checked on the number: 64-bit values that are not exact as a number exceed every limit anyway. */
 function asWhole(value: unknown, path: string, bits: 32 | 64): number {
   const number = typeof value === "string" && DIGITS.test(value) ? Number(value) : value;
   const limit = 2 ** (bits - 1);
@@ -132,7 +132,7 @@ function lowerCamel(name: string): string {
   return name.replaceAll(/_([a-z0-9])/g, (_, letter: string) => letter.toUpperCase());
 }
 
-/** A message in its JSON form, from fields by their names in the .proto. Those of `int64` are written as text. */
+/** A message in JSON, from fields by their names in the .proto. `int64` fields are written as text. */
 export function toProtoJson(fields: Readonly<Record<string, unknown>>, int64: ReadonlySet<string>): object {
   const entries = Object.entries(fields).filter(([, value]) => !isDefault(value));
   return Object.fromEntries(

@@ -1,8 +1,7 @@
-/** fluster's `RetryConfig` as a policy of ours, and back. It has two forms: that of its proto, in milliseconds, and that of
- *  its client, in seconds. Both are read everywhere, but one value may be given in one form only.
+/** fluster's `RetryConfig` as a policy, and back. It has two forms: that of its proto, in milliseconds, and that of its client,
+ *  in seconds. Both are accepted, but not both for one value.
  *
- *  Each field has its own default, also when the others are given: fluster's own code reads a config that was left out as
- *  all zeros, and then retries no preemption at all. */
+ *  Each field has its own default. fluster's own code reads a missing config as all zeros, and then retries no preemption. */
 import { asInteger, asList, asNumber, asObject, type Fields, fieldPath, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
@@ -11,9 +10,9 @@ import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 import { noteCap } from "../shared.ts";
 import type { FlusterSettings } from "./settings.ts";
 
-/** As people write it, in TypeScript and in YAML. */
+/** As written in TypeScript and in YAML. */
 export interface FlusterRetryConfig {
-  /** After failures of the job; 0 is one run. Default: 0. */
+  /** After failures of the job; 0 is one attempt. Default: 0. */
   readonly max_retries_failure?: number;
   /** After lost workers. Default: 100. */
   readonly max_retries_preemption?: number;
@@ -25,9 +24,9 @@ export interface FlusterRetryConfig {
   readonly max_retry_delay_ms?: number;
   /** Default: 2. */
   readonly backoff_multiplier?: number;
-  /** Only these are retried; none: any but 0. */
+  /** Only these are retried; empty: all except 0. */
   readonly retry_on_exit_codes?: readonly number[];
-  /** Wins over the list above. */
+  /** Takes precedence over the list above. */
   readonly no_retry_on_exit_codes?: readonly number[];
 }
 
@@ -49,7 +48,7 @@ const DEFAULT_MULTIPLIER = 2;
 const MAX_MULTIPLIER = 1_000;
 const MAX_CODES = 100;
 
-/** `undefined` and null are a config in which nothing is given: `retry=None`. Adds to `notes` what may surprise whoever wrote it. */
+/** `undefined` and null mean an empty config: `retry=None`. Adds to `notes` what may surprise the author. */
 export function flusterPolicy(
   value: unknown,
   path: string,
@@ -59,7 +58,7 @@ export function flusterPolicy(
   const fields = asObject(value ?? {}, path, FLUSTER_RETRY_FIELDS);
   const read = reader(fields, path);
   const count = (max: number) => (given: unknown, at: string) => asInteger(given, at, { min: 0, max });
-  // Runs are one more than retries, and it is runs that have the limit.
+  // Attempts are one more than retries, and the limit is on attempts.
   const retries = read("max_retries_failure", count(MAX_COUNT - 1), settings.defaultMaxRetriesFailure);
   const preemptions = read("max_retries_preemption", count(MAX_COUNT), settings.defaultMaxRetriesPreemption);
   const initial = delayMs(fields, path, "initial_retry_delay_ms", "initial_delay") ?? settings.defaultRetryDelayMs;
@@ -80,13 +79,13 @@ export function flusterPolicy(
     backoff: { type: "exponential", initial, factor, max, jitter: 0 },
     ...(allowed.length === 0 ? {} : { retryOnExitCodes: allowed }),
     ...(denied.length === 0 ? {} : { noRetryOnExitCodes: denied }),
-    // Preemption is "free": a budget of its own, and no wait.
+    // Preemption is "free": its own budget, and no delay.
     workerLost: { charge: "own", maxRetries: preemptions, backoff: { type: "none" } },
   };
 }
 
 function noteZero(codes: readonly number[], path: string, notes: string[]): void {
-  if (codes.includes(0)) notes.push(`${path} has 0, with which a command has succeeded: nothing is retried by it.`);
+  if (codes.includes(0)) notes.push(`${path} has 0, the exit code of success: it has no effect.`);
 }
 
 /** The first delay, in the form in which it was given. */
@@ -95,7 +94,7 @@ function initialWords({ initial_delay, initial_retry_delay_ms }: Fields<FlusterR
   return initial_delay === undefined ? `the default delay is ${initialMs} ms` : `initial_delay is ${initialMs / 1_000}`;
 }
 
-/** A delay in one of its two forms, or null where neither is given. */
+/** A delay in one of its two forms, or null. */
 function delayMs(
   fields: Fields<FlusterRetryField>,
   path: string,
@@ -130,12 +129,12 @@ export interface FlusterRetryEcho {
   readonly max_retries_preemption: number;
 }
 
-/** A policy in fluster's numbers, as its status shows them, of any preset. */
+/** A policy with any preset in fluster's numbers, for its status. */
 export function flusterEcho({ maxAttempts, workerLost }: Policy): FlusterRetryEcho {
   const retries = maxAttempts - 1;
   return {
     max_retries_failure: retries,
-    // Where losses share the job's runs, so many of them may be preempted.
+    // If losses share the job's attempts, that many may be preempted.
     max_retries_preemption: workerLost.charge === "shared" ? retries : workerLost.maxRetries,
   };
 }

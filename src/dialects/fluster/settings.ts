@@ -1,4 +1,4 @@
-/** What holds for fluster's jobs where their documents say nothing. */
+/** Defaults for fluster's jobs. */
 
 export interface FlusterSettings {
   readonly defaultMaxRetriesFailure: number;

@@ -146,8 +146,8 @@ describe("attempts", () => {
   it("handed back before they began, and those that wait for children, are KILLED, and cost nothing", () => {
     const story = told().run(RELEASED, WAITING);
     const attempts = [
-      { attempt_id: 0, error: "Worker worker-s1 handed it back before it began; it is not counted" },
-      { attempt_id: 1, error: "Ended to wait for its children; it is not counted" },
+      { attempt_id: 0, error: "Worker worker-s1 returned it before it began; not counted" },
+      { attempt_id: 1, error: "Ended to wait for its children; not counted" },
     ].map((each) => ({ ...each, state: "KILLED", exit_code: null, is_worker_failure: false }));
     expect(story.status()).toMatchObject({ state: "PENDING", attempts, current_attempt_id: 2, failure_count: 0 });
     story.command({ kind: "unblock", attempt: 2, runAt: story.now });
@@ -210,7 +210,7 @@ describe("attempts", () => {
   it("that a shutdown ended were killed by their worker, which has not failed, and cost nothing", () => {
     const story = told().run(INTERRUPTED);
     expect(story.status()).toMatchObject({ state: "PENDING", preemption_count: 0, failure_count: 0, error: null });
-    const error = "Worker worker-s1 was shut down and handed it back; it is not counted";
+    const error = "Worker worker-s1 was shut down and returned it; not counted";
     expect(story.status().attempts).toMatchObject([{ state: "KILLED", is_worker_failure: false, error }]);
   });
 

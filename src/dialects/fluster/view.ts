@@ -1,4 +1,4 @@
-/** A job as fluster shows it: its state, its attempts, and the key that follows from its name. */
+/** A job in fluster's format: its state, its attempts, and the key derived from its name. */
 
 import { shortageText } from "../../core/decision/budget.ts";
 import type { Failure } from "../../core/decision/failure.ts";
@@ -11,14 +11,13 @@ import { chargedBefore } from "../attempt-numbers.ts";
 import type { ViewParts } from "../dialect.ts";
 import { flusterEcho } from "./retry.ts";
 
-// The attempts of a job as fluster's `JobAttempt`: one for each that the engine has counted and that has ended, so
-// that `attempt_id` is 0, 1, 2, … without gaps. It is the number that the attempt itself finds as
-// `FLUSTER_ATTEMPT_ID`. An attempt that is charged to nothing is KILLED, and `error` says what ended it: its worker
-// handed it back, at its shutdown or before it began, or it ended in order to wait for its children. So FAILED are
-// those of `failure_count`, WORKER_FAILED those of `preemption_count`, and SUCCEEDED is what the job was to do. The
-// rows of attempts are read up to a number of them, the latest; what is missing there is in the events.
+// Each ended attempt that the engine counted is one `JobAttempt`, so `attempt_id` is 0, 1, 2, … without gaps, and equals
+// `FLUSTER_ATTEMPT_ID` in the attempt. An attempt that was not counted is KILLED, and `error` has the reason: its worker
+// returned it at shutdown or before it began, or it waits for its children. So FAILED are those of `failure_count`, and
+// WORKER_FAILED those of `preemption_count`. A limited number of attempt rows is read, the latest; earlier ones are
+// derived from the events.
 
-/** BUILDING is missing: environments are not built here. */
+/** BUILDING is missing: Perdure builds no environments. */
 type FlusterState = "PENDING" | "RUNNING" | "SUCCEEDED" | "FAILED" | "WORKER_FAILED" | "KILLED" | "UNSCHEDULABLE";
 
 interface FlusterAttempt {
@@ -30,20 +29,20 @@ interface FlusterAttempt {
   readonly error: string | null;
   readonly started_at_ms: number;
   readonly finished_at_ms: number;
-  /** It was charged as a preemption: `preemption_count` is the number of these. */
+  /** It was counted as a preemption: `preemption_count` is the number of these. */
   readonly is_worker_failure: boolean;
 }
 
 const TERMINATED = "Terminated by user";
 
-/** An event that carries a decision. */
+/** An event with a decision. */
 type FlusterDecidedEvent = Extract<JobEvent, { data: { decision: unknown } }>;
 
 function isDecided(event: JobEvent): event is FlusterDecidedEvent {
   return "decision" in event.data;
 }
 
-/** An attempt that has ended, from its row or from its events. */
+/** An ended attempt, from its row or from its events. */
 type FlusterEndedAttempt = Pick<AttemptRow, "attempt" | "session" | "startedAt" | "endedAt" | "outcome"> & {
   readonly failure: Pick<Failure, "exitCode" | "message"> | null;
 };
@@ -56,7 +55,7 @@ interface Recorded {
   readonly ends: ReadonlyMap<number, FlusterDecidedEvent>;
 }
 
-/** All that have ended, in order. */
+/** All ended attempts, in order. */
 function flusterAttempts({ attempts: rows, events, workerName }: ViewParts): FlusterAttempt[] {
   const recorded = recordedIn(events);
   const ended = new Map<number, FlusterEndedAttempt>(rows.map((row) => [row.attempt, row]));
@@ -66,7 +65,7 @@ function flusterAttempts({ attempts: rows, events, workerName }: ViewParts): Flu
   return [...ended.values()].sort((a, b) => a.attempt - b.attempt).map((each) => attemptOf(each, recorded, workerName));
 }
 
-/** The name of the worker that had an attempt; its session where the name is not known any more. */
+/** The name of the attempt's worker; its session if the name is no longer known. */
 function workerOf(
   attempt: number,
   session: string | null,
@@ -125,24 +124,24 @@ function attemptOf(ended: FlusterEndedAttempt, { starts, ends }: Recorded, worke
   return shown;
 }
 
-/** Outcomes that are charged to nothing, unless the decision says so: what ended the attempt. */
+/** Outcomes that are not counted, unless the decision counts them: what ended the attempt. */
 const UNCHARGED: Readonly<Record<string, (worker: string) => string>> = {
-  interrupted: (worker) => `Worker ${worker} was shut down and handed it back; it is not counted`,
-  released: (worker) => `Worker ${worker} handed it back before it began; it is not counted`,
-  waiting: () => "Ended to wait for its children; it is not counted",
+  interrupted: (worker) => `Worker ${worker} was shut down and returned it; not counted`,
+  released: (worker) => `Worker ${worker} returned it before it began; not counted`,
+  waiting: () => "Ended to wait for its children; not counted",
 };
 
 function attemptState(outcome: string, decided: FlusterDecidedEvent | undefined): FlusterState {
   const { kind, class: cls } = decided?.data.decision ?? {};
-  // A completed run that a condition sends round again is not what was wanted of it.
+  // A completed attempt that a condition repeats is not a success.
   if (outcome === "completed" && (kind === undefined || kind === "succeed")) return "SUCCEEDED";
   if (kind === "cancel") return "KILLED";
-  // One that was handed back is charged as a loss where it was one too many, or may not be run again.
+  // A returned attempt is counted as a loss if it was returned too often, or may not be repeated.
   if (outcome === "lost" || cls === "lost") return "WORKER_FAILED";
   return outcome in UNCHARGED ? "KILLED" : "FAILED";
 }
 
-/** Of a run that left no failure of its own. */
+/** For an attempt without a failure of its own. */
 function errorWithoutFailure(
   outcome: string,
   state: FlusterState,
@@ -156,32 +155,30 @@ function errorWithoutFailure(
 
 const LOSSES: Readonly<Record<string, string>> = {
   lease_expired: "its lease expired",
-  worker_gone: "it is gone",
-  killed: "the run was killed, and nobody had asked for it",
+  worker_gone: "it exited",
+  killed: "the attempt was killed without a request",
 };
 
 function lossOf(outcome: string, event: FlusterDecidedEvent | undefined): string {
   if (outcome === "interrupted") return "it was shut down";
   if (outcome === "released") {
     const match = event?.data.decision.match;
-    return `the job was ${match === undefined ? "handed back" : matchName(match)}`;
+    return `the job was ${match === undefined ? "returned" : matchName(match)}`;
   }
   return (event?.name === "attempt.lost" ? LOSSES[event.data.why] : undefined) ?? "it was lost";
 }
 
-// A job as fluster's `JobStatus` shows it. `attempts` has all that have ended, each with how it truly ended, and so
-// the last one too once the job is over (`attempts.ts`). fluster writes an attempt into its history before its end is
-// known, and the last one never. Here an attempt is closed first and then decided on. The counters are what was
-// charged to the two budgets, over all redrives, as `attempts` and `current_attempt_id` go on through all of them:
-// "Number of job failures". After a redrive, which fluster does not know and which grants the retries anew, they may
-// so pass their limits.
+// `attempts` has all ended attempts with their final state, including the last one once the job has ended. fluster adds
+// an attempt to its history before its end is known, and never the last one. The counters are what was counted against
+// the two budgets, over all redrives, as `attempts` and `current_attempt_id` continue through redrives: "Number of job
+// failures". fluster has no redrive, which resets the budgets, so after one they may exceed their limits.
 
-/** The tag of all jobs that came in as fluster's, by a file or by its controller's calls. */
+/** The tag of all fluster jobs, from a file or through its controller's calls. */
 export const FLUSTER_TAG = "fluster";
-/** The annotation that keeps a job's name. */
+/** The annotation with a job's name. */
 export const FLUSTER_NAME = "fluster/name";
 
-/** A job as fluster's API shows it.
+/** A job in fluster's format.
  *  @example
  *  const { state, exit_code }: FlusterStatus = await fluster(perdure).status(job.id); */
 export interface FlusterStatus {
@@ -189,7 +186,7 @@ export interface FlusterStatus {
   readonly name: string;
   readonly parent_job_id: string | null;
   readonly state: FlusterState;
-  // Of the attempt that runs or the one that ended the job; null while it waits.
+  // From the running attempt or the last one; null while the job waits.
   readonly exit_code: number | null;
   readonly error: string | null;
   readonly started_at_ms: number | null;
@@ -197,24 +194,24 @@ export interface FlusterStatus {
   readonly worker_id: string | null;
   readonly failure_count: number;
   readonly preemption_count: number;
-  /** From 0; of a job that waits, the attempt that comes next, and of one that has ended, the last that there was. */
+  /** From 0; for a queued job the next attempt, for an ended job the last one. */
   readonly current_attempt_id: number;
   readonly attempts: readonly FlusterAttempt[];
   readonly max_retries_failure: number;
   readonly max_retries_preemption: number;
-  /** Of the retry that it waits for; 0 if it waits for none. */
+  /** The number of the retry that it waits for; 0 if none. */
   readonly next_retry_delay_ms: number;
-  /** 0 if it is ready, or not waiting. Who has no clock may show an instant that has passed, which is ready too. */
+  /** 0 if it is ready, or not waiting. Without a clock it may be a past timestamp, which also means ready. */
   readonly retry_available_at_ms: number;
 }
 
-/** What of the events the view needs. */
+/** What the view needs from the events. */
 interface FlusterHistory {
   /** Since the last redrive. */
   readonly decided: readonly FlusterDecidedEvent[];
-  /** Whether it was a run that ended the job, and not a wait. */
+  /** Whether an attempt ended the job, and not an expired wait. */
   readonly endedByRun: boolean;
-  /** The latest instant that is known. */
+  /** The latest known timestamp. */
   readonly now: number;
 }
 
@@ -240,7 +237,7 @@ export function flusterStatus(parts: ViewParts): FlusterStatus {
     started_at_ms: isCurrent ? job.startedAt : null,
     finished_at_ms: job.finishedAt,
     worker_id: isCurrent ? workerOf(job.attempt, job.worker, parts) : null,
-    // With us a wait that ran out is charged to the failures; in fluster nothing has failed.
+    // In Perdure an expired wait is counted as a failure; in fluster nothing has failed.
     failure_count: Math.max(0, before.failures + job.failures - unscheduled.length),
     preemption_count: before.losses + job.losses,
     current_attempt_id: isWaiting(job) ? job.attempt : Math.max(0, job.attempt - 1),
@@ -264,7 +261,7 @@ function storyOf({ job, events, now }: ViewParts): FlusterHistory {
 function stateOf({ state, reason }: JobInfo, { decided }: FlusterHistory): FlusterState {
   switch (state) {
     case "queued":
-    case "blocked": // it waits, and no worker has it
+    case "blocked": // no worker has it while it waits
       return "PENDING";
     case "running":
       return "RUNNING";
@@ -274,7 +271,7 @@ function stateOf({ state, reason }: JobInfo, { decided }: FlusterHistory): Flust
       return "KILLED";
     case "failed": {
       const last = decided.at(-1);
-      // Also when it waited for a retry, which is another reason of ours.
+      // Also if it waited for a retry, which has another reason in Perdure.
       if (last?.name === "job.queue_timeout" || reason === "unschedulable") return "UNSCHEDULABLE";
       if (last?.data.decision.class === "lost" || reason === "lost" || reason === "poison") return "WORKER_FAILED";
       return "FAILED";
@@ -311,24 +308,23 @@ function isWaiting({ state }: JobInfo): boolean {
   return state === "queued" || state === "blocked";
 }
 
-// The name that a client of fluster's controller chose for a job, which is its job id there: as a submit key and as a
-// tag.
+// The client's name of a job is its job id in fluster. It is stored as a submit key and as a tag.
 
-/** The id is in a tag, and a tag has 200 characters. */
+/** Limited because the id is in a tag, and a tag has 200 characters. */
 const PREFIX = `${FLUSTER_TAG}:`;
 export const MAX_FLUSTER_ID = 200 - PREFIX.length;
 
-/** By which a job is found, also one whose key is gone. */
+/** The tag by which a job is found, even after its key was removed. */
 export function flusterIdTag(jobId: string): string {
   return PREFIX + jobId;
 }
 
-/** Under which one name is one job. */
+/** The submit key, so that one name is one job. */
 export function flusterKey(jobId: string): string {
   return PREFIX + jobId;
 }
 
-/** Whether it can be the id of a job at all. */
+/** Whether a text can be the id of a job. */
 export function isFlusterId(jobId: string): boolean {
   return isName(jobId, MAX_FLUSTER_ID);
 }

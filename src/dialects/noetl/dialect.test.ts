@@ -173,10 +173,10 @@ describe("a task of NoETL", () => {
 
   it("notes what it does not do", () => {
     expect(read({ ...HTTP, next: [{ step: "process_data" }, "end"] }).notes).toEqual([
-      'next: only this task is run, and nothing follows: not "process_data", "end"',
+      'next: "process_data", "end" ignored: only this task is run',
     ]);
     expect(read({ ...SHELL, command: ["docker", "ps", "--format", "{{.ID}}"] }).notes).toEqual([
-      expect.stringContaining("command holds {{ or {%: it is run as it is"),
+      expect.stringContaining("command has {{ or {%: it is run unchanged"),
     ]);
     expect(read({ ...SHELL, retry: null }).notes).toEqual(["retry is empty: the task is not retried"]);
     expect(read({ step: "p", type: "python", code: "def main(x):\n    return x\n" }).notes).toEqual([]);
@@ -210,7 +210,7 @@ describe("a playbook of NoETL", () => {
 
   it("has a note for its workload", () => {
     expect(read(playbook([{ ...task, next: [] }], { workload: { a: 1 } })).notes).toEqual([
-      "workload is not used: templates are filled in by whole playbooks only",
+      "workload is ignored: templates are only filled in by whole playbooks, which are not supported yet",
     ]);
   });
 

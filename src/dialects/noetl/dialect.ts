@@ -1,4 +1,4 @@
-/** The NoETL dialect: which tasks and playbooks it takes, and how they become jobs. */
+/** The NoETL dialect: recognises tasks and playbooks, and turns them into jobs. */
 import { asList, asObject, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { Dialect, ReadContext, Reading } from "../dialect.ts";
@@ -7,11 +7,11 @@ import { STEP } from "./node.ts";
 import { readNoetlTask } from "./task.ts";
 import { noetlQueueRow, noetlTimeline } from "./view.ts";
 
-// The one step of a playbook that is to be run. Whole playbooks, of several steps with data passed between them, are
-// not supported yet and are refused, so that nobody believes half of one to have run.
+// Runs the one step of a playbook. Playbooks with several steps and data passed between them are not supported yet and
+// are refused as a whole, so that none runs partially.
 
 const FIELDS = ["apiVersion", "kind", "name", "path", "desc", "metadata", "workload", "workflow"] as const;
-/** What a step may have that runs nothing. */
+/** Fields of a step that runs nothing. */
 const IDLE_FIELDS = ["step", "desc", "next"] as const;
 const IDLE: readonly unknown[] = ["start", "end"];
 const MAX_STEPS = 1_000;
@@ -49,7 +49,8 @@ function oneStep(document: unknown, notes: string[]): OneStep {
   }
   const isWhole = apiVersion !== undefined || kind !== undefined;
   for (const each of steps) checkNext(each, task, steps, isWhole, notes);
-  if (workload !== undefined) notes.push("workload is not used: templates are filled in by whole playbooks only");
+  if (workload !== undefined)
+    notes.push("workload is ignored: templates are only filled in by whole playbooks, which are not supported yet");
   return { step: task.fields, path: task.path, playbook: nameOf(fields) };
 }
 
@@ -64,7 +65,7 @@ function nameOf({ name, metadata }: { readonly name?: unknown; readonly metadata
   return within === undefined ? null : asText(within, "metadata.name", 200);
 }
 
-/** Only the way start, task, end can be gone. An excerpt may name steps that it does not show; a playbook may not. */
+/** Only the path start, task, end is supported. An excerpt may name steps that it does not contain; a playbook may not. */
 function checkNext(
   each: NoetlListedStep,
   task: NoetlListedStep,
@@ -76,12 +77,12 @@ function checkNext(
   for (const { name, path } of nextSteps(each.fields.next, fieldPath(each.path, "next"))) {
     const isKnown = steps.some(({ fields }) => fields.step === name);
     if (!isKnown && !isWhole) {
-      notes.push(`${path}: "${name}" is not in this file, and only single tasks are run: nothing follows`);
+      notes.push(`${path}: "${name}" is not in this file, and is ignored: only single tasks are run`);
       continue;
     }
     const allowed = each === task ? ["end"] : ["end", task.fields.step];
     if (isKnown && allowed.includes(name)) continue;
-    const problem = isKnown ? `the step "${name}" again` : `there is no step "${name}"`;
+    const problem = isKnown ? `the step "${name}" again` : `step "${name}" does not exist`;
     throw new ConfigError({ path, given: name, allowed: ONE_STEP, problem });
   }
 }
@@ -99,10 +100,9 @@ function nextStep(value: unknown, path: string): { readonly name: string; readon
   return { name: asText(asObject(value, path, ["step"]).step, at, 200), path: at };
 }
 
-// The dialect of NoETL, as in its document on event-driven retries: one task with its `retry`, alone or as the only
-// step of a playbook, and the timeline of events that its server writes. step: fetch_data type: http url:
-// https://api.example.com/data retry: { max_attempts: 5, retry_when: "{{ status_code >= 500 }}" } What differs from
-// the document's letter, and why, is in docs/internals/dialects.md.
+// From NoETL's document on event-driven retries: one task with its `retry`, alone or as the only step of a playbook, and
+// the timeline of events that its server writes. Differences from the document, and their reasons, are in
+// docs/internals/dialects.md.
 
 export const noetl: Dialect = {
   name: "noetl",
@@ -138,7 +138,7 @@ function read(document: unknown, context: ReadContext): Reading {
   }
   const job = readNoetlTask(document, "", context, null, notes);
   const names = nextSteps((document as { readonly next?: unknown }).next, "next").map(({ name }) => `"${name}"`);
-  if (names.length > 0) notes.push(`next: only this task is run, and nothing follows: not ${names.join(", ")}`);
+  if (names.length > 0) notes.push(`next: ${names.join(", ")} ignored: only this task is run`);
   return { jobs: [job], notes };
 }
 

@@ -1,15 +1,15 @@
-/** The events of a job as NoETL's server writes them, made from ours. The document's own sequences:
+/** The events of a job in NoETL's format, made from Perdure's. The sequences of NoETL's document:
  *
- *    a run that fails and is retried   action_started, action_error, step_retry
- *    a run that completes              action_started, action_completed, step_completed
- *    the last one that fails           action_started, action_error, step_retry_exhausted, step_failed_terminal, execution_failed
- *    one that may not be retried       the same without step_retry_exhausted; step_failed_terminal has the reason
+ *    attempt fails, is retried         action_started, action_error, step_retry
+ *    attempt completes                 action_started, action_completed, step_completed
+ *    last attempt fails                action_started, action_error, step_retry_exhausted, step_failed_terminal, execution_failed
+ *    failure that is not retried       the same without step_retry_exhausted; step_failed_terminal has the reason
  *
- *  A completed attempt whose result `retry_when` matches is an action_completed before its step_retry. A worker that was lost, and
- *  a timeout, are an action_error. The document has no events for the rest, so these are ours: action_released (handed back,
- *  nothing charged), step_waiting and step_resumed (for children), step_queue_timeout, step_over_budget (not started), step_rescheduled, execution_restarted
- *  (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
- *  Left out of action_started.context are `work` and `task`: the input of the job, which would be repeated for each attempt. */
+ *  If `retry_when` matches the result of a completed attempt, action_completed comes before step_retry. A lost worker and a
+ *  timeout are an action_error. The document has no other events, so these are Perdure's: action_released (returned, not
+ *  counted), step_waiting and step_resumed (for children), step_queue_timeout, step_over_budget (not started),
+ *  step_rescheduled, execution_restarted (a redrive), execution_cancel_requested, execution_cancelled, execution_discarded.
+ *  action_started.context lacks `work` and `task`: the input of the job would be repeated for each attempt. */
 import { shortageText } from "../../core/decision/budget.ts";
 import { matchName } from "../../core/decision/match.ts";
 import type { AttemptEndData, JobEvent, StoredDecision } from "../../core/job/event.ts";
@@ -32,7 +32,7 @@ export interface NoetlEvent extends NoetlNode {
 type EventPart = Pick<NoetlEvent, "event_type" | "status" | "context"> & Partial<Pick<NoetlEvent, "result" | "error">>;
 type NoetlEventContext = NoetlEvent["context"];
 
-/** What is the same for all events of a job. */
+/** Fields that are the same for all events of a job. */
 interface NoetlHistory {
   readonly parts: ViewParts;
   readonly maxAttempts: number;
@@ -84,13 +84,13 @@ function partsOf(each: NumberedEvent, story: NoetlHistory): EventPart[] {
       return [eventPart("execution_restarted", "PENDING", { ...context, chapter })];
     }
     default:
-      return []; // of the submission the timeline says nothing
+      return []; // the timeline has no submission
   }
 }
 
 type NoetlEndedEvent = JobEvent & { readonly data: AttemptEndData };
 
-/** How the run ended. */
+/** The events for the end of the attempt. */
 function ended({ attempt }: NumberedEvent, event: NoetlEndedEvent, { parts }: NoetlHistory): EventPart {
   const { decision, failure } = event.data;
   const error = errorIn(event);
@@ -127,7 +127,7 @@ function ended({ attempt }: NumberedEvent, event: NoetlEndedEvent, { parts }: No
   }
 }
 
-/** What followed for the step and for the execution. */
+/** The events for the step and the execution. */
 function consequences(
   { attempt, next }: NumberedEvent,
   event: NoetlEndedEvent,
@@ -161,14 +161,14 @@ function consequences(
   }
 }
 
-/** What decided, under the name it has in the document. */
+/** What decided, under its name in the document. */
 function decisionName({ step, match }: StoredDecision): string {
   if (match === undefined) return step === "poison" ? "poison guard" : step;
   if (match.by === "condition") return match.condition === "retryWhen" ? "retry_when" : "stop_when";
-  return match.by === "task" ? "the task said no" : matchName(match);
+  return matchName(match);
 }
 
-/** What said no, under the name it has in the document: the limit, or a condition, and what was wrong with it if it could not
+/** What stopped the retries, under its name in the document: the limit, or a condition, with the error if it could not
  *  be evaluated. */
 function decidedBy(decision: StoredDecision, isSpent: boolean): NoetlEventContext {
   const { detail, conditionError } = decision;
@@ -179,7 +179,7 @@ function decidedBy(decision: StoredDecision, isSpent: boolean): NoetlEventContex
   };
 }
 
-/** What went wrong in a run, for people; null where nothing did. */
+/** The error of an attempt, for people; null if there was none. */
 export function errorIn(event: JobEvent): string | null {
   switch (event.name) {
     case "attempt.failed":
@@ -201,7 +201,7 @@ export function errorIn(event: JobEvent): string | null {
   }
 }
 
-/** Of a run that completed and was run again. */
+/** For an attempt that completed and is repeated. */
 function resultOf({ attempts }: ViewParts, attempt: number): unknown {
   const text = attempts.find((each) => each.attempt === attempt)?.result ?? null;
   return text === null ? null : JSON.parse(text);

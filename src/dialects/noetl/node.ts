@@ -1,5 +1,5 @@
-/** What a job of ours is for NoETL: a step with a name, a type and its retries. It is kept in annotations, which a job that was
- *  not submitted as a NoETL file does not have: then the job's kind is its name, and its retries are those of its policy. */
+/** A job as NoETL's step: name, type and retries, stored in annotations. A job that is not from a NoETL file has its
+ *  kind as name, and the retries of its policy. */
 import { isPlain } from "../../core/check.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { type NoetlRetry, retryOfPolicy } from "./retry.ts";
@@ -7,7 +7,7 @@ import { type NoetlRetry, retryOfPolicy } from "./retry.ts";
 export const NODE_TYPES = ["http", "shell", "python"] as const;
 export type NodeType = (typeof NODE_TYPES)[number];
 
-/** The annotation that holds the name of the step. */
+/** The annotation with the name of the step. */
 export const STEP = "noetl/step";
 
 const NAMES = {
@@ -42,14 +42,14 @@ export interface NoetlNode {
   readonly node_type: string;
 }
 
-/** A step has one name, and it is its id. */
+/** A step's name is its id. */
 export function nodeOf({ kind, annotations }: JobInfo): NoetlNode {
   const step = annotations[NAMES.step] ?? kind;
   const type = annotations[NAMES.type] ?? (kind === "exec" ? "shell" : kind);
   return { node_id: step, node_name: step, node_type: type };
 }
 
-/** As written, with its defaults; null where no retry was asked for. */
+/** As written, with defaults; null without a retry. */
 export function retryOf({ annotations, policy }: JobInfo): Partial<NoetlRetry> | null {
   if (annotations[NAMES.step] === undefined) return retryOfPolicy(policy);
   const text = annotations[NAMES.retry];
@@ -58,6 +58,6 @@ export function retryOf({ annotations, policy }: JobInfo): Partial<NoetlRetry> |
     const value: unknown = JSON.parse(text);
     return isPlain(value) ? value : retryOfPolicy(policy);
   } catch {
-    return retryOfPolicy(policy); // anyone may give annotations
+    return retryOfPolicy(policy); // annotations are not checked at submit
   }
 }

@@ -1,12 +1,10 @@
-/** Runs the Python code of a NoETL task in a process of its own. */
+/** Python programs that run the code of a NoETL task. */
 import { VERDICT_LIMITS } from "../../core/input/verdict.ts";
 
-/** The part of the python runner that finds out whether a step's code calls its `main` itself. No syntax shows that: a `main`
- *  that is printed, wrapped or passed on need not be called. So calls are watched while the code runs, by a profiler that is
- *  switched on where the code first uses `main`, if it does at all, and off as soon as `main` is entered, so that neither
- *  imports nor `main` are slowed down. Forked processes and threads are watched, too.
- *
- *  What is not seen: a `main` that is to start later, as by `atexit` or a timer, and one in a spawned process. */
+/** Detects whether a step's code calls its `main` itself. Syntax does not show that: a `main` that is printed, wrapped
+ *  or passed on need not be called. So a profiler watches calls from the first use of `main` in the code until `main`
+ *  is entered, which slows down neither imports nor `main`. Forked processes and threads are watched too. Not
+ *  detected: a `main` that starts later, as by `atexit` or a timer, and one in a spawned process. */
 const PYTHON_MAIN = `def top_level(tree):
     """All nodes that run with the module, those of guards left out, and the bodies of guards."""
     nodes, guards, queue = [], [], [tree]
@@ -136,20 +134,20 @@ def codes_of(main):
             main = getattr(type(main), "__call__", None)
     return found - {id(None)}`;
 
-// How the code of a python step is run: a small program in Python that goes with the step's code as a second file. It
-// calls `main` as NoETL does and leaves what it returns in result.json. It needs Python 3.8. def main(): called
-// without arguments, whatever the step passes def main(input_data): the argument of this name, else all arguments as
-// one dict def main(a, b=2): by name; one that is missing and has no default is an error, others are ignored def
-// main(**arguments): all of them `main` may be async, and anything that can be called. The code is run first, without
-// what stands under `if __name__ == "__main__":`, and then `main` is called, unless the code itself has entered it. A
-// script is run as `__main__`, the arguments are its global names, and its global `result` is the result: code
-// without `main`, and code whose guard ends with the status of `main`, as in `sys.exit(main())`. Each step knows os,
-// json, datetime and uuid without importing them. A result.json that the code writes itself stays as it is.
+// Runs the code of a python step: a small Python program is stored with the step's code as a second file. It calls `main`
+// as NoETL does and writes the return value to result.json. Requires Python 3.8. `def main():` is called without
+// arguments, `def main(input_data):` with the argument of this name or else with all arguments as one dict, `def main(a,
+// b=2):` by name (a missing one without a default is an error, others are ignored), and `def main(**arguments):` with all
+// of them. `main` may be async, or any callable. The code runs first, without the part under `if __name__ ==
+// "__main__":`, and then `main` is called, unless the code itself has entered it. A script runs as `__main__`; the
+// arguments are its global names, and its global `result` is the result. This also holds for code without `main`, and for
+// code whose guard ends with the status of `main`, as in `sys.exit(main())`. Each step has os, json, datetime and uuid
+// without imports. A result.json that the code writes itself is kept.
 
-/** Room for what stands around the value in result.json. */
+/** Space for what surrounds the value in result.json. */
 const MAX_VALUE_BYTES = VERDICT_LIMITS.bytes - 100;
 
-/** Names of files in `inputs/` of the attempt's directory. */
+/** File names in `inputs/` of the attempt's directory. */
 export const CODE_FILE = "task.py";
 export const RUNNER_FILE = "run_task.py";
 

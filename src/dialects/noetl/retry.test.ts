@@ -49,7 +49,7 @@ describe("retry of a NoETL task", () => {
   });
 
   it.each<[string, unknown, string, RegExp]>([
-    ["text", "yes", "retry", /true, a number of runs, or an object with max_attempts/],
+    ["text", "yes", "retry", /true, a number of attempts, or an object with max_attempts/],
     ["a list", [3], "retry", /an object with/],
     ["no run at all", 0, "retry", /from 1 to/],
     ["a negative number", -1, "retry", /from 1 to/],

@@ -1,8 +1,8 @@
-/** NoETL's `retry`: true, a number of runs, or an object, all in seconds. `true` means the documented defaults, a field that
- *  is not given has its own, and what is absent or false grants no retry. `max_attempts` counts runs, the first included.
+/** NoETL's `retry`: true, a number of attempts, or an object, in seconds. `true` means the documented defaults; missing fields have
+ *  theirs; absent or false means no retry. `max_attempts` counts attempts, the first included.
  *
- *  A condition may ask for `node_id`, the name of the step. The engine knows no steps, so the name is written into the
- *  condition here: within one job it never changes. */
+ *  A condition may use `node_id`, the name of the step. The engine has no steps, so the name is inserted into the condition
+ *  here: it never changes within one job. */
 import { asBoolean, asInteger, asNumber, asObject, fieldPath, reader } from "../../core/check.ts";
 import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
@@ -11,7 +11,7 @@ import type { Policy, PolicyFields } from "../../core/policy/policy.ts";
 import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 
-/** In full, as it is shown again. */
+/** All fields, as it is shown. */
 export interface NoetlRetry {
   readonly max_attempts: number;
   readonly initial_delay: number;
@@ -36,7 +36,7 @@ const FIELDS = Object.keys(RETRY_DEFAULTS) as (keyof NoetlRetry)[];
 const MAX_SECONDS = MAX_DURATION_MS / 1_000;
 const MAX_MULTIPLIER = 1_000;
 
-/** What a task says of its retries; null if it wants none. */
+/** The retries of a task; null for none. */
 export function readNoetlRetry(value: unknown, path: string): NoetlRetry | null {
   if (value === undefined || value === null || value === false) return null;
   if (value === true) return RETRY_DEFAULTS;
@@ -45,7 +45,7 @@ export function readNoetlRetry(value: unknown, path: string): NoetlRetry | null 
     throw new ConfigError({
       path,
       given: value,
-      allowed: `true, a number of runs, or an object with ${FIELDS.join(", ")}`,
+      allowed: `true, a number of attempts, or an object with ${FIELDS.join(", ")}`,
     });
   }
   const read = reader(asObject(value, path, FIELDS), path);
@@ -60,7 +60,7 @@ export function readNoetlRetry(value: unknown, path: string): NoetlRetry | null 
   };
 }
 
-/** The policy it stands for. Without retries it is one run. */
+/** The policy. Without retries it is one attempt. */
 export function noetlPolicy(retry: NoetlRetry | null, step: string, path: string): PolicyFields {
   if (retry === null) return checked({ preset: "noetl", maxAttempts: 1 }, path);
   const { max_attempts, initial_delay, backoff_multiplier, max_delay, jitter, retry_when, stop_when } = retry;
@@ -80,7 +80,7 @@ export function noetlPolicy(retry: NoetlRetry | null, step: string, path: string
   return checked(policy, path);
 }
 
-/** A policy in NoETL's words, as far as it has any for it; null for one that grants a single run. */
+/** A policy in NoETL's fields, as far as they exist; null for a single attempt. */
 export function retryOfPolicy({ maxAttempts, backoff, retryWhen, stopWhen }: Policy): Partial<NoetlRetry> | null {
   if (maxAttempts === 1) return null;
   const delays =
@@ -117,13 +117,12 @@ function asCondition(value: unknown, path: string): string {
   return parseCondition(value, path).source;
 }
 
-/** Texts, and members such as `data.node_id`, are stepped over. The condition was parsed before, so that what is left is
- *  the name. */
+/** Texts, and members such as `data.node_id`, are skipped. The condition is valid, so any other occurrence is the name. */
 const NODE_ID = /'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|\.\s*node_id\b|\b(?<name>node_id)\b/gs;
 
 function withNode(condition: string, step: string, path: string): string {
   const text = `'${step.replace(/[\\']/g, "\\$&")}'`;
   const bound = condition.replace(NODE_ID, (found) => (found === "node_id" ? text : found));
-  parseCondition(bound, path); // a long name may have made it longer than a condition may be
+  parseCondition(bound, path); // a long name may exceed the limit of a condition
   return bound;
 }

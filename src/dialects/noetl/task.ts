@@ -10,21 +10,21 @@ import { NODE_TYPES, type NodeType, noetlAnnotations } from "./node.ts";
 import { CODE_FILE, PYTHON_RUNNER, RUNNER_FILE } from "./python-runner.ts";
 import { type NoetlRetry, noetlPolicy, readNoetlRetry } from "./retry.ts";
 
-// What is read of a step of NoETL, whatever its type.
+// Fields of a step of any type.
 
 type NoetlFields = Readonly<Record<string, unknown>>;
 
 interface NoetlStepFields {
-  /** None but those that its type knows. */
+  /** Only the fields of its type. */
   readonly fields: NoetlFields;
-  /** From the document's root. */
+  /** The path from the document's root. */
   readonly path: string;
   readonly context: ReadContext;
-  /** What cannot be done is added here. */
+  /** Unsupported requests are added here. */
   readonly notes: string[];
 }
 
-/** Milliseconds of `timeout`, which is in seconds; null without one. */
+/** `timeout` in milliseconds; it is given in seconds. Null without one. */
 function timeoutMs({ fields, path }: NoetlStepFields, maxMs: number): number | null {
   if (fields.timeout === undefined) return null;
   const bounds = { min: 0.001, max: maxMs / 1_000 };
@@ -35,10 +35,10 @@ function hasTemplate(text: unknown): boolean {
   return typeof text === "string" && /\{\{|\{%/.test(text);
 }
 
-/** What was given is not shown: it may be a secret. */
+/** The value is not shown: it may be a secret. */
 function refuseTemplates(value: unknown, path: string): void {
   if (hasTemplate(value)) {
-    const allowed = "text without {{ and {%: templates are filled in by whole playbooks, which are not supported yet";
+    const allowed = "text without {{ and {%: templates require whole playbooks, which are not supported yet";
     throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
   }
   if (Array.isArray(value)) {
@@ -48,12 +48,12 @@ function refuseTemplates(value: unknown, path: string): void {
   }
 }
 
-// A step of NoETL that makes a request: `url`, `method`, `headers`, `params` for the address, and a body, which it
-// calls `data`, `payload` or `body`. Nothing of it is shown in messages: there may be secrets in it.
+// A step that makes a request: `url`, `method`, `headers`, `params` for the query, and a body, called `data`, `payload`
+// or `body`. Messages show no values: they may be secrets.
 
 const BODIES = ["data", "payload", "body"] as const;
 const MAX_PARAMS = 100;
-const MAX_TIMEOUT_MS = 3_600_000; // of any request
+const MAX_TIMEOUT_MS = 3_600_000; // the limit of any request
 
 function noetlRequest(step: NoetlStepFields): HttpInput {
   const { fields, path } = step;
@@ -69,7 +69,7 @@ function noetlRequest(step: NoetlStepFields): HttpInput {
     throw new ConfigError({ path: fieldPath(path, second), given: second, allowed, problem: "a second body" });
   }
   if (named !== undefined && /^(get|head)$/i.test(String(method ?? "GET"))) {
-    const allowed = "a method such as POST beside it; what belongs into the address is called params";
+    const allowed = "a method such as POST; use params for the query";
     throw new ConfigError({ path: fieldPath(path, named), given: named, allowed, problem: "a body with GET" });
   }
   const input = {
@@ -93,7 +93,7 @@ function withParams(url: unknown, value: unknown, path: string): unknown {
   if (pairs.length > MAX_PARAMS) {
     throw new ConfigError({ path, given: value, allowed: `at most ${MAX_PARAMS}`, problem: `got ${pairs.length}` });
   }
-  if (typeof url !== "string" || !URL.canParse(url)) return url; // refused as an address, with better words
+  if (typeof url !== "string" || !URL.canParse(url)) return url; // refused later, with a better message
   const address = new URL(url);
   const added = new URLSearchParams(pairs).toString();
   address.search = [address.search.slice(1), added].filter((part) => part !== "").join("&");
@@ -105,12 +105,11 @@ function paramText(value: unknown, path: string): string {
   throw new ConfigError({ path, given: value, allowed: "text, a number, true or false, or a list of these" });
 }
 
-// One step of NoETL as a job: a request (`http`), a command (`shell`) or a program (`python`). Templates are not
-// filled in, since there is no playbook around it to fill them from: where one would be sent to somebody, or run by a
-// shell, it is refused.
+// A step as a job: a request (`http`), a command (`shell`) or a program (`python`). Templates are not filled in, because
+// there is no playbook to fill them from: a template that would be sent, or run by a shell, is refused.
 
 const COMMON = ["step", "desc", "type", "tool", "timeout", "retry", "next"] as const;
-/** NoETL's names for what `main` gets, of which a step has one. */
+/** NoETL's names for the arguments of `main`; a step has one of them. */
 const ARGUMENTS = ["args", "data", "input", "with", "payload"] as const;
 const FIELDS = {
   http: [...COMMON, "url", "method", "headers", "params", ...BODIES],
@@ -118,9 +117,9 @@ const FIELDS = {
   python: [...COMMON, "code", "script", "env", ...ARGUMENTS],
 } as const;
 
-const MAX_TEXT = 131_072; // as an argument of a command
+const MAX_TEXT = 131_072; // as one argument of a command
 
-/** `path` leads to the step from the document's root; what cannot be done is added to `notes`. */
+/** `path` is the step's path from the document's root; unsupported requests are added to `notes`. */
 export function readNoetlTask(
   value: unknown,
   path: string,
@@ -169,7 +168,7 @@ function typeOf({ type, tool }: NoetlFields, path: string): NodeType {
   return asOneOf(type ?? tool, NODE_TYPES, fieldPath(path, type === undefined ? "tool" : "type"));
 }
 
-/** A step without a name is called as its file. */
+/** A step without a name has that of its file. */
 function stepName(value: unknown, path: string, file: string): string {
   if (value === undefined) {
     const base = (file.split(/[/\\]/).at(-1) as string).replace(/\.[^.]*$/, "").slice(0, 200);
@@ -181,8 +180,8 @@ function stepName(value: unknown, path: string, file: string): string {
   return name;
 }
 
-/** A list is a program with its arguments, and the way to give braces that are none of NoETL's. Text is for a shell: its author
- *  wrote it for one, and what it does with a template that nobody filled in is anybody's guess. */
+/** A list is a program with its arguments, and may contain braces that are not NoETL's. A text is for a shell, where a
+ *  template that is not filled in could do anything. */
 function command({ fields, path, notes }: NoetlStepFields): ExecInput {
   const at = fieldPath(path, "command");
   const given = fields.command;
@@ -190,7 +189,9 @@ function command({ fields, path, notes }: NoetlStepFields): ExecInput {
   const what = isList ? { argv: asList(given, at, argument, 10_000, 1) } : shellText(given, at);
   if (isList) asText(given[0], `${at}[0]`, 4_096);
   if (isList && given.some(hasTemplate)) {
-    notes.push(`${at} holds {{ or {%: it is run as it is, since templates are filled in by whole playbooks only`);
+    notes.push(
+      `${at} has {{ or {%: it is run unchanged, because templates require whole playbooks, which are not supported yet`,
+    );
   }
   return checkedExec({ ...what, ...envOf(fields, path) }, path);
 }
@@ -201,7 +202,7 @@ function shellText(value: unknown, path: string): ExecInput {
     throw new ConfigError({ path, given: value, allowed: "text for a shell, or a list of texts", ...problem });
   }
   if (hasTemplate(value)) {
-    const filled = "templates are filled in by whole playbooks, which are not supported yet";
+    const filled = "templates require whole playbooks, which are not supported yet";
     const list = 'Write a list, where they stand for themselves, as in [docker, ps, --format, "{{.ID}}"]';
     const allowed = `text without {{ and {%: ${filled}. ${list}`;
     throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
@@ -214,13 +215,13 @@ function argument(value: unknown, path: string): string {
   throw new ConfigError({ path, given: value, allowed: `text of at most ${MAX_TEXT} characters, without NUL` });
 }
 
-/** Whether there is a `main` to call is decided where the code runs, by Python itself. */
+/** Python decides at run time whether there is a `main` to call. */
 function program({ fields, path, context }: NoetlStepFields): ExecInput {
   const { code, script } = fields;
   const at = fieldPath(path, code === undefined ? "script" : "code");
   if ((code === undefined) === (script === undefined)) {
     const problem = code === undefined ? "neither code nor script" : "both code and script";
-    const allowed = "code, the program itself, or script, the path of a file beside this one";
+    const allowed = "code, the program itself, or script, the path of a file in this folder";
     throw new ConfigError({ path: fieldPath(path, "code"), given: code, allowed, problem });
   }
   const bytes = code === undefined ? scriptBytes(script, at, context) : asText(code, at, 1_048_576);
@@ -229,7 +230,7 @@ function program({ fields, path, context }: NoetlStepFields): ExecInput {
   return checkedExec({ argv: ["python3", `inputs/${RUNNER_FILE}`], ...given, ...envOf(fields, path), files }, path);
 }
 
-/** What `main` is called with. It reaches the runner as standard input. */
+/** The arguments of `main`, passed to the runner on standard input. */
 function argumentsOf(fields: NoetlFields, path: string): Pick<ExecInput, "input"> {
   const [name, second] = ARGUMENTS.filter((each) => (fields[each] ?? null) !== null);
   if (name === undefined) return {};
@@ -251,12 +252,12 @@ function base64(content: string | Uint8Array): string {
   return Buffer.from(content as string).toString("base64");
 }
 
-/** As they are: Python reads of the file itself how it is encoded. */
+/** As bytes: Python reads the encoding from the file itself. */
 function scriptBytes(value: unknown, path: string, context: ReadContext): Uint8Array {
   const name = asText(value, path, 4_096);
   const bytes = context.bytes(name);
   if (bytes !== null) return bytes;
-  throw new ConfigError({ path, given: name, allowed: "the path of a file, from the folder of this one" });
+  throw new ConfigError({ path, given: name, allowed: "the path of a file, relative to this one" });
 }
 
 function envOf({ env }: NoetlFields, path: string): Pick<ExecInput, "env"> {

@@ -1,4 +1,4 @@
-/** A job as NoETL shows it: its queue row, its status and its timeline. */
+/** A job in NoETL's format: its queue row, its status and its timeline. */
 
 import { isTerminal, type JobState } from "../../core/job/job.ts";
 import { counted, type NumberedEvent } from "../attempt-numbers.ts";
@@ -6,8 +6,8 @@ import type { EventTable, ViewParts } from "../dialect.ts";
 import { errorIn, type NoetlEvent, secondsOf } from "./events.ts";
 import { type NoetlNode, nodeOf, retryOf } from "./node.ts";
 
-// The events of a job as the lines of the "Event Timeline Example": `step_retry (attempt=1, delay=1.0s)`, and below
-// it `[wait 1 second]`. Each is one line; what of an event is only data is left to JSON.
+// Events as lines of the "Event Timeline Example": `step_retry (attempt=1, delay=1.0s)`, followed by `[wait 1 second]`.
+// Each is one line; other data of events is only in JSON.
 
 type NoetlTimelineContext = NoetlEvent["context"];
 
@@ -63,7 +63,7 @@ function factsOf({ event_type, context, error }: NoetlEvent): readonly NoetlFact
   }
 }
 
-/** Where all attempts are used, the line above says so. */
+/** If all attempts are used, the line above shows it. */
 function terminalFacts(context: NoetlTimelineContext): readonly NoetlFact[] {
   const { reason, decided_by: by, detail } = context;
   if (by === "max_attempts") return reason === "no_retry_configured" ? [["reason", reason]] : [];
@@ -74,7 +74,7 @@ function problemIn({ condition_error }: NoetlTimelineContext): NoetlFact {
   return ["condition_error", quoted(condition_error)];
 }
 
-/** Seconds as NoETL prints them, `1.0s`. */
+/** Seconds in NoETL's format, `1.0s`. */
 function secondsText(value: unknown): string | null {
   return typeof value === "number" ? `${Number.isInteger(value) ? value.toFixed(1) : value}s` : null;
 }
@@ -84,7 +84,7 @@ function waitText(value: unknown): string | null {
   return `[wait ${value} ${value === 1 ? "second" : "seconds"}]`;
 }
 
-/** Of the events that the document does not have. */
+/** For events that are not in NoETL's document. */
 function ownFacts(context: NoetlTimelineContext): NoetlFact[] {
   return Object.entries(context)
     .filter(([name]) => name !== "chapter") // the event type already says that counting restarts
@@ -100,22 +100,22 @@ function quoted(value: unknown): string | null {
   return value === undefined || value === null ? null : JSON.stringify(value);
 }
 
-// A job as a row of NoETL's queue. There is one row per step, so that its history is in the events alone. Leases
-// belong to workers here and not to jobs: `lease_until` is always null.
+// A job as a row of NoETL's queue. There is one row per step, so its history is only in the events. In Perdure leases
+// belong to workers and not to jobs: `lease_until` is always null.
 
 type NoetlStatus = "queued" | "leased" | "done" | "dead";
 
 interface NoetlQueueRow extends NoetlNode {
   readonly execution_id: string;
   readonly status: NoetlStatus;
-  /** Runs that count towards `max_attempts`, the one that runs included. */
+  /** Attempts that count towards `max_attempts`, including the running one. */
   readonly attempts: number;
   readonly max_attempts: number;
-  /** Null while it waits for other jobs. */
+  /** Null while it waits for children. */
   readonly available_at: string | null;
   readonly retry_delay_seconds: number | null;
   readonly last_error: string | null;
-  /** Who has it, or had it last; nobody while it is queued. */
+  /** The worker that has it, or had it last; null while it is queued. */
   readonly worker_id: string | null;
   readonly lease_until: null;
   readonly retry_config: object | null;
@@ -124,7 +124,7 @@ interface NoetlQueueRow extends NoetlNode {
   readonly updated_at: string;
 }
 
-/** The document has no word for a cancelled job: its row is dead, too. One that waits for its children has no worker. */
+/** The document has no status for a cancelled job: its row is dead too. One that waits for children has no worker. */
 const STATUS: Readonly<Record<JobState, NoetlStatus>> = {
   queued: "queued",
   blocked: "queued",
@@ -136,7 +136,7 @@ const STATUS: Readonly<Record<JobState, NoetlStatus>> = {
 
 export function noetlQueueRow(parts: ViewParts): NoetlQueueRow {
   const { job, events, workerName } = parts;
-  // A redrive is a new beginning.
+  // Counting restarts at a redrive.
   const chapter = counted(events).filter((each) => each.chapter === job.chapter);
   const isHeld = job.state === "running" || isTerminal(job.state);
   return {
@@ -161,7 +161,7 @@ export function noetlQueueRow(parts: ViewParts): NoetlQueueRow {
   };
 }
 
-/** A run that was handed back, or waits, has not been one. */
+/** An attempt that was returned, or waits for children, does not count. */
 function attemptsIn(chapter: readonly NumberedEvent[]): number {
   return chapter.reduce((attempts, { event, attempt, next }) => {
     if (event.name === "attempt.started") return attempt;

@@ -1,5 +1,5 @@
-/** A job as AgentTask shows it, whatever it came from: a phase, a reason for each attempt (transient, logical or budget), and
- *  events such as Normal/Retrying and Warning/RetryExhausted. Times are UTC. */
+/** Prints a job in the terms of AgentTask, whatever it came from: a phase, a reason for each attempt (transient,
+ *  logical or budget), and events such as Normal/Retrying and Warning/RetryExhausted. Times are UTC. */
 
 import { commandLine, shortResult } from "../../../cli/output/job-text.ts";
 import type { Printer } from "../../../cli/output/print.ts";
@@ -96,7 +96,7 @@ function printEvents(out: Printer, events: readonly AgentEvent[], now: number): 
   );
 }
 
-/** The instants of these events are whole seconds, and so are their ages: a tenth would be made up. */
+/** These timestamps are whole seconds, so ages are too. */
 function ageOf(timestamp: string, now: number): string {
   const ms = Math.floor(now / 1_000) * 1_000 - Date.parse(timestamp);
   return ms < 1_000 ? "0 s" : showMs(ms);

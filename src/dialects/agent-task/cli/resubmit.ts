@@ -30,7 +30,7 @@ export async function agentCopier({ given, io, command }: ResubmitRequest): Prom
   };
 }
 
-/** Submits what it is given with the change made. */
+/** Submits jobs with the change applied. */
 function withChange(
   perdure: Perdure,
   change: (entry: ReadEntry) => ReadEntry,
@@ -48,5 +48,5 @@ function roleNotes(before: JobInfo, after: JobInfo): string[] {
   const texts = jobDifferences(before, after).map(({ text }) => text);
   const changes = `changed: ${texts.join("; ") || "nothing"}`;
   if (readValues(before) !== null) return [changes];
-  return ["stored by an earlier version: its retry, model and budget count as its own", changes];
+  return ["stored by an earlier version: its retry, model and budget count as its own values", changes];
 }

@@ -5,16 +5,16 @@ const DAY_SECS = 86_400;
 const COUNT = { type: "integer", min: 0, max: 1_000_000 } as const;
 const SECS = { type: "number", min: 0, max: DAY_SECS } as const;
 
-const MAX_ATTEMPTS_HELP = "Runs in all of a task of this tier; 0 and 1 are one.";
+const MAX_ATTEMPTS_HELP = "Attempts in total for a task of this tier; 0 and 1 both mean one.";
 const BACKOFF_HELP = "Seconds before the first retry of a task of this tier.";
-const MAX_BACKOFF_HELP = "Seconds that no wait of this tier exceeds, but for jitter.";
+const MAX_BACKOFF_HELP = "Maximum seconds between retries of a task of this tier, before jitter.";
 
 export const AGENT_SETTINGS = [
   {
     key: "agent.command",
     env: "PERDURE_AGENT_COMMAND",
     type: "argv",
-    help: "The program that runs agent tasks which name none, with its arguments.",
+    help: "The program, with its arguments, for agent tasks without a command.",
   },
   { ...COUNT, key: "agent.retry.legionary.maxAttempts", default: 3, help: MAX_ATTEMPTS_HELP },
   { ...SECS, key: "agent.retry.legionary.backoffSeconds", default: 15, help: BACKOFF_HELP },
@@ -29,6 +29,6 @@ export const AGENT_SETTINGS = [
     key: "agent.roles",
     env: "PERDURE_AGENT_ROLES",
     type: "list",
-    help: "Files with ClusterAgentRole documents, or directories of such.",
+    help: "Files with ClusterAgentRole documents, or directories of such files.",
   },
 ] as const satisfies readonly Setting[];

@@ -13,8 +13,8 @@ import type { DialectSettings } from "../../settings.ts";
 import { attune } from "../dialect.ts";
 import { actionNames, type FoundAction, type FoundPack, findAction, findPack, type PackSearch } from "./find-pack.ts";
 
-// An action of a pack, read by its dialect as `perdure apply` reads its file. Whatever is wrong is told with file,
-// line and column, also where it is the pack's manifest that is wrong.
+// Reads an action of a pack as `perdure apply` reads its file. Mistakes are reported with file, line and column, also
+// those in the pack's manifest.
 
 export interface ActionRequest {
   readonly parameters: Readonly<Record<string, unknown>>;
@@ -32,10 +32,9 @@ export function readAction({ file, dir }: FoundAction, { parameters, settings }:
   }
 }
 
-// `perdure submit mypack.action -p key=value`: the job of an action, by its name. What has no dot is an ordinary
-// kind. Where there are packs, or a setting names their directories, or parameters are given with -p, every name with
-// a dot is taken for an action: a job of a misspelt pack would wait for ever. Without all that it is an ordinary kind
-// too.
+// A name without a dot is an ordinary kind. If there are packs, or a setting names their directories, or parameters are
+// given with -p, every name with a dot is an action: otherwise a job of a misspelt pack would wait forever. Without any
+// of these, a name with a dot is an ordinary kind too.
 
 /** Null for an ordinary kind. */
 export async function actionEntry(
@@ -49,10 +48,11 @@ export async function actionEntry(
   given.atMost(1);
   const action = findAction(name, pack);
   for (const option of ["env", "cwd", "retry", ...POLICY_OPTIONS.map((each) => each.name)]) {
-    if (given.flag(option)) throw usageError(`--${option}: not for an action; what holds is in ${action.file.file}`);
+    if (given.flag(option))
+      throw usageError(`--${option} cannot be used with an action; its options are in ${action.file.file}`);
   }
   const parameters = (await inputOf(context)) ?? {};
-  if (!isPlain(parameters)) throw usageError(`--input: got ${show(parameters)}; an action has an object of parameters`);
+  if (!isPlain(parameters)) throw usageError(`--input: got ${show(parameters)}; must be an object of parameters`);
   const settings = await settingsOf();
   const { jobs, notes } = readAction(action, { parameters: parameters as Record<string, unknown>, settings });
   const [entry] = jobs as readonly [ReadEntry];
@@ -76,20 +76,20 @@ function packOf(name: string, context: CommandContext): FoundPack | null {
   }
   const source = areSet ? ` (${config.sourceOf("attune.packs")})` : "";
   throw usageError(
-    `there is no pack ${show(wanted)} in ${dirs.join(", ")}${source}.${hintFor(name, wanted, search)} ` +
-      `A job of the ordinary kind ${name} is submitted by a job file that says \`kind: ${name}\``,
+    `pack ${show(wanted)} does not exist in ${dirs.join(", ")}${source}.${hintFor(name, wanted, search)} ` +
+      `To submit a job of kind ${name}, use a job file with \`kind: ${name}\``,
   );
 }
 
-/** Parameters are for actions; an ordinary kind with a dot has its input otherwise. */
+/** Parameters are for actions; other kinds with a dot use --input. */
 function noPacks(name: string, dirs: readonly string[]): CliError {
   return usageError(
-    `${show(name)} would be an action, but there are no packs in ${dirs.join(", ")} (attune.packs): a pack is a folder there ` +
-      `with a pack.yaml. A job of the ordinary kind ${name} is submitted with --input instead of -p`,
+    `${show(name)} would be an action, but ${dirs.join(", ")} (attune.packs) has no packs: a pack is a folder ` +
+      `with a pack.yaml. To submit a job of kind ${name}, use --input instead of -p`,
   );
 }
 
-/** The nearest action of all packs; else the nearest pack. */
+/** The nearest action of all packs, or the nearest pack. */
 function hintFor(name: string, pack: string, { packs, known }: PackSearch): string {
   const near = nearest(name, packs.flatMap(actionNames)) ?? nearest(pack, known);
   return near === null ? "" : ` Did you mean ${show(near)}?`;
@@ -97,7 +97,7 @@ function hintFor(name: string, pack: string, { packs, known }: PackSearch): stri
 
 type Options = NonNullable<ReadEntry["options"]>;
 
-/** What is wished for on the command line wins; labels that the action needs stay, and tags add up. */
+/** Options of the command line take precedence; labels that the action needs stay, and tags add up. */
 function withWishes(own: Options, wished: Options): Options {
   const tags = [...new Set([...(own.tags ?? []), ...(wished.tags ?? [])])];
   return {

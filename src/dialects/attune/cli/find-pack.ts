@@ -1,5 +1,5 @@
-/** Looks for packs in the directories of the setting `attune.packs`, and for an action in one of them. Files are read as they
- *  are found; nothing is kept. A pack or an action that cannot be read is in the way only of who asks for it. */
+/** Searches the directories of the setting `attune.packs` for packs, and a pack for an action. Nothing is cached. A
+ *  pack or an action that cannot be read only matters to commands that ask for it. */
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { CliError, usageError } from "../../../cli/exit.ts";
@@ -10,16 +10,16 @@ import { actionRef, packRef } from "../action.ts";
 
 export interface FoundPack {
   readonly ref: string;
-  /** From the root on. */
+  /** Absolute. */
   readonly dir: string;
-  /** As people gave it: `./packs/mypack`. */
+  /** As given: `./packs/mypack`. */
   readonly given: string;
   readonly manifest: YamlText;
 }
 
 export interface FoundAction {
   readonly ref: string;
-  /** Its own folder, from the root on. */
+  /** Its folder, absolute. */
   readonly dir: string;
   readonly file: YamlText;
 }
@@ -27,7 +27,7 @@ export interface FoundAction {
 export interface PackPlaces {
   readonly dirs: readonly string[];
   readonly cwd: string;
-  /** Named by somebody: a directory that is not there is a mistake then. */
+  /** Set explicitly: then a missing directory is a mistake. */
   readonly areSet: boolean;
 }
 
@@ -36,13 +36,13 @@ const ACTIONS = "actions";
 
 export interface PackSearch {
   readonly pack: FoundPack | null;
-  /** All that can be read. */
+  /** All packs that can be read. */
   readonly packs: readonly FoundPack[];
-  /** The names of all that there are. One that cannot be read, or has no manifest yet, has the name of its folder. */
+  /** The names of all packs. A pack that cannot be read, or has no manifest yet, has the name of its folder. */
   readonly known: readonly string[];
 }
 
-/** The pack that is called so, or null. */
+/** The pack with the name, or null. */
 export function findPack(name: string, places: PackPlaces): PackSearch {
   const packs: FoundPack[] = [];
   const known: string[] = [];
@@ -66,10 +66,10 @@ export function findPack(name: string, places: PackPlaces): PackSearch {
   return { pack, packs, known };
 }
 
-/** It would pass for a directory of something else, and its actions for ordinary kinds. */
+/** Otherwise it would be skipped, and its actions would be ordinary kinds. */
 function noManifest(name: string, { given }: Folder): CliError {
   const file = join(given, MANIFEST);
-  return usageError(`${given} has actions but no ${MANIFEST}; write ${file} with the line \`ref: ${name}\``);
+  return usageError(`${given} has actions but no ${MANIFEST}; create ${file} with the line \`ref: ${name}\``);
 }
 
 interface Folder {
@@ -77,7 +77,7 @@ interface Folder {
   readonly given: string;
 }
 
-/** The directory itself if it is a pack, or only lacks its manifest; else those in it. */
+/** The directory itself if it is a pack, or only lacks its manifest; otherwise those in it. */
 function foldersOf(given: string, { cwd, areSet }: PackPlaces): Folder[] {
   const dir = resolve(cwd, given);
   let names: string[];
@@ -86,7 +86,7 @@ function foldersOf(given: string, { cwd, areSet }: PackPlaces): Folder[] {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if ((code === "ENOENT" || code === "ENOTDIR") && !areSet) return [];
-    throw usageError(`attune.packs: ${show(given)} cannot be read: ${message}; give a directory that holds packs`);
+    throw usageError(`attune.packs: ${show(given)} cannot be read: ${message}; must be a directory of packs`);
   }
   const isBare = names.includes(ACTIONS) && !names.some((name) => existsSync(join(dir, name, MANIFEST)));
   if (names.includes(MANIFEST) || isBare) return [{ dir, given }];
@@ -107,7 +107,7 @@ function packIn(dir: string, given: string, wanted: string): FoundPack | null {
   });
 }
 
-/** The action that is called so, with its pack's name before it. Refuses one that is not there, and names the nearest. */
+/** The action with the name, prefixed with its pack's. Throws if it does not exist, and suggests the nearest. */
 export function findAction(ref: string, pack: FoundPack): FoundAction {
   const [, ...rest] = ref.split(".");
   const all = actionsOf(pack, rest.join("."));
@@ -128,7 +128,7 @@ function namesOf(actions: readonly FoundAction[]): string[] {
   return actions.map(({ ref }) => ref);
 }
 
-/** `wanted` is the one whose file must be readable, without its pack's name. */
+/** `wanted`, without the pack's name, is the action whose file must be readable. */
 function actionsOf(pack: FoundPack, wanted: string | null): FoundAction[] {
   const dir = join(pack.dir, ACTIONS);
   return actionFiles(pack).flatMap((name) => {
@@ -150,7 +150,7 @@ function actionFiles({ dir }: FoundPack): string[] {
   }
 }
 
-/** Null where it has no name that could be meant: whoever reads it properly says why. */
+/** Null if it has no usable name: a full read reports why. */
 function refOf({ value }: YamlText, pack: string): string | null {
   if (!isPlain(value)) return null;
   const { ref, name } = value as { ref?: unknown; name?: unknown };
@@ -165,10 +165,10 @@ function unknownAction(ref: string, known: readonly string[], pack: FoundPack): 
   const near = nearest(ref, known);
   const hint = near === null ? "" : ` Did you mean ${show(near)}?`;
   const has = known.length === 0 ? "has no actions" : `has ${known.join(", ")}`;
-  return usageError(`there is no action ${show(ref)}: ${pack.given} ${has}.${hint}`);
+  return usageError(`action ${show(ref)} does not exist: ${pack.given} ${has}.${hint}`);
 }
 
-/** What is wrong with a file is told only if it may be the one that is wanted. */
+/** A mistake in a file is reported only if it may be the wanted one. */
 function tolerant<T>(isWanted: boolean, read: () => T | null): T | null {
   try {
     return read();

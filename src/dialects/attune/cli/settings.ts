@@ -11,7 +11,7 @@ export const ATTUNE_SETTINGS = [
     type: "duration",
     default: 300_000,
     min: 1_000,
-    help: "How long an action may wait, and run, that has no timeout_seconds.",
+    help: "How long an action without timeout_seconds may wait, and run.",
   },
   { key: "attune.retry.enabled", type: "boolean", default: true, help: "Whether actions are retried at all." },
   {
@@ -24,25 +24,25 @@ export const ATTUNE_SETTINGS = [
     ...SECS,
     key: "attune.retry.max_backoff_secs",
     default: 300,
-    help: "Seconds that no wait for a retry exceeds, but for jitter.",
+    help: "Maximum seconds before a retry, before jitter.",
   },
   {
     ...{ type: "number", min: 1, max: 1_000 },
     key: "attune.retry.backoff_multiplier",
     default: 2,
-    help: "By how much each wait is longer than the one before.",
+    help: "The factor by which each wait is longer than the previous one.",
   },
   {
     ...{ type: "number", min: 0, max: 0.999 },
     key: "attune.retry.jitter_factor",
     default: 0.2,
-    help: "Waits differ by up to this part of themselves.",
+    help: "Jitter: waits vary by up to this fraction.",
   },
   {
     key: "attune.packs",
     env: "PERDURE_ATTUNE_PACKS",
     type: "list",
     default: ["./packs"],
-    help: "Directories that hold packs of actions.",
+    help: "Directories with packs of actions.",
   },
 ] as const satisfies readonly Setting[];

@@ -6,17 +6,17 @@ const COUNT = { type: "integer", min: 0, max: 1_000_000 } as const;
 
 export const FLUSTER_SETTINGS = [
   {
-    // One less than runs may be: the first run is none of them.
+    // One less than the limit of attempts: the first is not a retry.
     ...{ type: "integer", min: 0, max: 999_999 },
     key: "fluster.default_max_retries_failure",
     default: 0,
-    help: "Retries of a fluster job after failures of its own.",
+    help: "Retries of a fluster job after its own failures.",
   },
   {
     ...COUNT,
     key: "fluster.default_max_retries_preemption",
     default: 100,
-    help: "Retries of a fluster job after failures of its workers.",
+    help: "Retries of a fluster job after lost workers.",
   },
   {
     ...{ type: "integer", min: 0, max: DAY_SECS * 1_000 },

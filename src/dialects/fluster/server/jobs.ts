@@ -23,12 +23,12 @@ import { VIEWED_EVENTS } from "../../read-view.ts";
 import { FLUSTER_PARENT, type FlusterLaunch, flusterJobId, jobStatusJson, readLaunch } from "../controller.ts";
 import { FLUSTER_TAG, flusterIdTag, flusterStatus, isFlusterId } from "../view.ts";
 
-// Jobs out of the store, as fluster's clients know them: by the names that they gave them, or by our ids. One of
-// another namespace is answered exactly as one that does not exist.
+// Finds jobs by the names that fluster's clients gave them, or by Perdure's ids. A job of another namespace is answered
+// like one that does not exist.
 
-/** As many as a list has at most: the newest. */
+/** The limit of a list: the newest. */
 const MAX_LISTED = 1_000;
-/** A row may hold two megabytes, of which little is shown: so few are read at a time. */
+/** A row may hold two megabytes, of which little is shown, so only this many are read at a time. */
 const PAGE = 40;
 const CHILDREN_PAGE = 100;
 
@@ -39,7 +39,7 @@ export class FlusterJobs {
     this.#engine = engine;
   }
 
-  /** Null if there is none. Of jobs that had one name one after the other, the newest. */
+  /** Null if there is none. If several jobs had the name, the newest. */
   async find(namespace: string, id: string): Promise<JobRow | null> {
     const { store } = this.#engine;
     if (isId(id, "job")) {
@@ -49,7 +49,7 @@ export class FlusterJobs {
     if (!isFlusterId(id)) return null;
     const { jobs } = await store.find({ namespace, tag: flusterIdTag(id), order: "newest", limit: 1 });
     const [row = null] = jobs;
-    // Anybody may give a job a tag, but it has its id in another place as well.
+    // Any job can have such a tag, so the annotation is checked too.
     return row !== null && flusterJobId(toInfo(row)) === id ? row : null;
   }
 
@@ -81,15 +81,15 @@ export class FlusterJobs {
         shown.push(jobStatusJson({ ...flusterStatus(parts), attempts: [] }, parts.job));
       }
       cursor = page.next;
-      await nextTurn(this.#engine.clock); // others have their turn
+      await nextTurn(this.#engine.clock); // let other work run
     } while (cursor !== null && shown.length < MAX_LISTED);
     return shown;
   }
 
-  /** Kills a job and all below it. One that has ended stays as it is, but what it has left running does not. */
+  /** Kills a job and its descendants. An ended job stays unchanged, but its running descendants are killed. */
   async terminate(row: JobRow, by: string): Promise<void> {
     await this.#engine.command(row.id, { kind: "cancel", by });
-    if (!isTerminal(row.state)) return; // the engine passes it on
+    if (!isTerminal(row.state)) return; // the engine cancels descendants
     let cursor: string | null = null;
     do {
       const from: { cursor?: string } = cursor === null ? {} : { cursor };
@@ -104,7 +104,7 @@ export class FlusterJobs {
     return jobStatusJson(flusterStatus(parts), toInfo(row), message);
   }
 
-  /** What its row says, where its events are not needed, or are too many. */
+  /** From the row alone, if its events are not needed or are too many. */
   async #rowAlone(row: JobRow): Promise<ViewParts> {
     const names = row.worker === null ? new Map() : await this.#engine.store.sessions.names([row.worker]);
     const workerName = (session: string): string | null => names.get(session) ?? null;
@@ -112,13 +112,13 @@ export class FlusterJobs {
   }
 }
 
-/** Whether its events and attempts show in a list: how it failed, was cancelled, or failed before. */
+/** Whether a list needs its events and attempts: it failed, was cancelled, or failed before. */
 function needsEvents({ state, chapter, failures, losses }: JobRow): boolean {
   return chapter > 1 || failures > 0 || losses > 0 || state === "failed" || state === "cancelled";
 }
 
-// `LaunchJob`: a job under the name that its client chose, which is refused a second time. A client that had no reply
-// and asks again gets `already_exists`, as from fluster's own controller.
+// `LaunchJob` stores a job under the client's name, which can be used once. A client that repeats a call gets
+// `already_exists`, as from fluster's own controller.
 
 export async function launchJob(
   parts: ServerParts,
@@ -127,7 +127,7 @@ export async function launchJob(
 ): Promise<{ readonly jobId: string }> {
   const launch = readLaunch(call.body, parts.dialects.fluster);
   const { name, parent: parentId } = launch;
-  // The key alone decides which of several launches at a time is stored. This saves most repeats the upload of their bundle.
+  // The key decides which of several launches is stored. This check saves most repeats the upload of their bundle.
   if ((await jobs.find(call.namespace, name)) !== null) throw alreadyExists(name);
   const parent = parentId === null ? null : await jobs.get(call.namespace, parentId);
   const [answer] = await storeItems(parts, call, [await itemOf(parts, call, launch, parent)]);
@@ -158,11 +158,11 @@ async function itemOf(parts: ServerParts, call: RouteCall, { job, bundle }: Flus
   });
   item.by = principal(call);
   item.token = call.who.id;
-  item.isWideKey = true; // one name is one job, whichever its parent is
+  item.isWideKey = true; // one name is one job, under any parent
   return item;
 }
 
-/** Under the id that becomes the job's. One that no job is stored with is removed later. */
+/** Stored under the future job's id. A file that no job refers to is removed later. */
 async function uploaded({ engine }: ServerParts, bytes: Buffer) {
   const id = engine.newUpload();
   await engine.writeUpload(id, 0, once(bytes), bytes.length);
@@ -179,7 +179,7 @@ function alreadyExists(name: string): PerdureError {
 }
 
 function tooLarge(): PerdureError {
-  const limit = `serialized_entrypoint and all that is to be stored with it may have ${LIMITS.payloadBytes} bytes in base64`;
-  const message = `${limit}; put large values into bundle_blob, or where the worker finds them`;
+  const limit = `serialized_entrypoint and everything stored with it may have ${LIMITS.payloadBytes} bytes in base64`;
+  const message = `${limit}; put large values into bundle_blob, or store them where the worker can read them`;
   return new PerdureError("body_too_large", message, { path: "serialized_entrypoint" });
 }

@@ -6,8 +6,8 @@ import type { ErrorForm, ServedRoute } from "../../../server/served-route.ts";
 import { readJobId, readListJobs } from "../controller.ts";
 import { FlusterJobs, launchJob } from "./jobs.ts";
 
-// The Connect protocol, for unary calls with JSON: its codes and their statuses, its headers, its errors. What is
-// refused before a handler is called, such as a caller without a token, has its form too.
+// The Connect protocol for unary calls with JSON: codes and statuses, headers, errors. Requests that are refused before a
+// handler is called, such as those without a token, get its error format too.
 
 const STATUS = {
   ...{ invalid_argument: 400, failed_precondition: 400, unauthenticated: 401, permission_denied: 403 },
@@ -17,7 +17,7 @@ const STATUS = {
 
 type ConnectCode = keyof typeof STATUS;
 
-/** By default what is the caller's fault is `invalid_argument`, and all else `internal`. */
+/** By default caller errors are `invalid_argument`, all others `internal`. */
 const CODES: Partial<Readonly<Record<ErrorCode, ConnectCode>>> = {
   ...{ unauthorized: "unauthenticated", forbidden: "permission_denied" },
   ...{ job_not_found: "not_found", not_found: "not_found", key_conflict: "already_exists" },
@@ -33,7 +33,7 @@ const CODES: Partial<Readonly<Record<ErrorCode, ConnectCode>>> = {
 
 const JSON_TYPE = "application/json";
 
-/** An error as clients of Connect read it. A body of another type is answered as the protocol has it: 415 with what is taken. */
+/** An error in Connect's format. A body of another type gets 415 with the supported type, as the protocol requires. */
 const connectError: ErrorForm = ({ status, headers, body }, asked) => {
   if (body.code === "unsupported_media_type") {
     const { "content-encoding": encoding = "identity" } = asked;
@@ -51,29 +51,29 @@ const connectError: ErrorForm = ({ status, headers, body }, asked) => {
   return { status: STATUS[code], headers, body: { code, message: body.message } };
 };
 
-/** A refusal that is none of our errors. */
+/** A refusal that is not a PerdureError. */
 function connectReply(code: ConnectCode, message: string): JsonText {
   return new JsonText(JSON.stringify({ code, message }), STATUS[code]);
 }
 
 const VERSION_HEADER = "connect-protocol-version";
 const TIMEOUT_HEADER = "connect-timeout-ms";
-const LONGEST_MS = 2 ** 31 - 1; // of a timer
+const LONGEST_MS = 2 ** 31 - 1; // the limit of a timer
 
-/** Calls a handler within the time that its caller gives it. What is under way then goes on: whether it was done is unknown to
- *  the caller, as after any lost reply. */
+/** Calls a handler with the caller's timeout. After it the handler continues, and its result is unknown to the caller,
+ *  as after a lost reply. */
 async function withinDeadline(call: RouteCall, clock: Clock, work: () => Promise<object>): Promise<JsonText> {
   const { headers } = call.request;
   checkVersion(headers[VERSION_HEADER]);
   const ms = timeoutIn(headers[TIMEOUT_HEADER]);
-  if (ms === 0) return tooLate(ms); // nothing is begun
+  if (ms === 0) return tooLate(ms); // nothing was started
   const reply = work().then((message) => new JsonText(JSON.stringify(message)));
   if (ms === null) return reply;
   let cancel = () => {};
   const over = new Promise<JsonText>((resolve) => {
     cancel = clock.after(Math.min(ms, LONGEST_MS), () => resolve(tooLate(ms)), { background: true });
   });
-  reply.catch(() => {}); // when nobody waits for it any more
+  reply.catch(() => {}); // avoids an unhandled rejection after the timeout
   return Promise.race([reply, over]).finally(() => cancel());
 }
 
@@ -92,14 +92,13 @@ function timeoutIn(given: unknown): number | null {
   throw new ConfigError({ path: TIMEOUT_HEADER, given, allowed: "a number of milliseconds, of at most 10 digits" });
 }
 
-// fluster's controller calls for its clients, over the one engine: `LaunchJob`, `GetJobStatus`, `TerminateJob` and
-// `ListJobs` of `fluster.cluster.ControllerService`, by the Connect protocol with JSON. They need a token, as
-// everything does. Its other calls, those of its workers among them, are not implemented: its workers have no place
-// here.
+// fluster's controller calls for its clients: `LaunchJob`, `GetJobStatus`, `TerminateJob` and `ListJobs` of
+// `fluster.cluster.ControllerService`, by the Connect protocol with JSON. A token is required. Other calls, such as those
+// of fluster's workers, are not implemented.
 
 const SERVICE = "/fluster.cluster.ControllerService";
 
-/** To be among the `routes` of `createServer`. */
+/** For `routes` of `createServer`. */
 export function flusterRoutes(parts: ServerParts): ServedRoute[] {
   const { engine } = parts;
   const jobs = new FlusterJobs(engine);
@@ -134,13 +133,13 @@ export function flusterRoutes(parts: ServerParts): ServedRoute[] {
       ...base(`fluster.${method}`, method, `${SERVICE}/*`),
       handle: async ({ reply }: RouteCall) => {
         reply.header("allow", "POST");
-        return new JsonText(JSON.stringify({ code: "unknown", message: "send it by POST" }), 405);
+        return new JsonText(JSON.stringify({ code: "unknown", message: "use POST" }), 405);
       },
     })),
   ];
 }
 
-/** For any valid token. */
+/** Allowed with any valid token. */
 function base(name: string, method: ServedRoute["method"], path: string): Omit<ServedRoute, "handle"> {
   return {
     ...{ name, method, path, access: { scope: null }, accepts: ["application/json"], schema: {}, status: 200 },
@@ -150,6 +149,6 @@ function base(name: string, method: ServedRoute["method"], path: string): Omit<S
 
 function checkNamespace(wanted: string | null, namespace: string): void {
   if (wanted === null || wanted === namespace) return;
-  const allowed = `${JSON.stringify(namespace)}, or none; another one is chosen by the header Perdure-Namespace`;
+  const allowed = `${JSON.stringify(namespace)}, or none; use the header Perdure-Namespace for another`;
   throw new ConfigError({ path: "namespace", given: wanted, allowed });
 }
