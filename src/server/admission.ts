@@ -1,28 +1,28 @@
-/** Who is let in while the server is busy. Requests are refused with 503 before they take memory, not after, and before they
- *  would have to wait for long: readers first, then those who submit. Workers have a share of their own, so that a flood of
- *  submits or reads costs no lease: they are refused for their number alone. */
+/** Admission control. When the server is busy, requests are refused with 503 before they take memory or wait for long: reads
+ *  first, then submits. Workers have their own share and are limited by number only, so that a flood of submits or reads does not
+ *  cost them their leases. */
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ReadLimits } from "./read-gate.ts";
 import { WriteConcurrency, type WriteConcurrencyLimits } from "./write-concurrency.ts";
 
-/** reader: reads, which can come again later. caller: submits and commands. worker: what keeps leases alive and brings work
- *  home. held and waiting: requests that wait for something, of callers and of workers. operator: always let in. */
+/** reader: reads, which can be retried later. caller: submits and commands. worker: renewals and reports. held and waiting:
+ *  requests that wait for something, of callers and of workers. operator: always admitted. */
 export type AdmissionClass = "reader" | "caller" | "worker" | "held" | "waiting" | "operator";
 
 export interface AdmissionLimits {
-  /** Bytes of the bodies in hand. */
+  /** Total bytes of the request bodies in progress, per class. */
   readonly maxBytes: number;
   readonly maxRequests: number;
-  /** Of callers, and of workers. */
+  /** Requests that wait, of callers and of workers. */
   readonly maxHeld: number;
   readonly maxWaiting: number;
-  /** How far the event loop may be behind for readers to be let in, and for those who submit. */
+  /** Maximum event loop delay at which reads are admitted, and submits. */
   readonly maxReadLagMs: number;
   readonly maxLagMs: number;
-  /** Of submits and commands under way. */
+  /** Limits of concurrent submits and commands. */
   readonly pace: WriteConcurrencyLimits;
-  /** Of searches, counts and lists. */
+  /** Limits of searches, counts and lists. */
   readonly reads: ReadLimits;
 }
 
@@ -31,19 +31,19 @@ export const ADMISSION: AdmissionLimits = {
   maxRequests: 2_000,
   maxHeld: 1_000,
   maxWaiting: 5_000,
-  // Turns of half a second one after the other, and of two seconds.
+  // Reached by turns of the event loop of half a second in a row, and of two seconds.
   maxReadLagMs: 250,
   maxLagMs: 1_000,
   pace: { targetMs: 400, least: 16, most: 2_000 },
-  // Each is made in slices of a few milliseconds: four of them keep the turns short.
+  // Each runs in slices of a few milliseconds: with four of them the turns of the event loop stay short.
   reads: { atOnce: 4, maxWaitingOfOne: 50, maxWaiting: 200, maxWaitMs: 1_000 },
 };
 
-/** Of a request that was let in. */
+/** An admitted request. */
 export interface AdmissionTicket {
-  /** The body has been read, and has so many bytes: of one whose length was not told, the most was assumed. */
+  /** The body has been read and has this many bytes; without a Content-Length the maximum was assumed before. */
   read(bytes: number): void;
-  /** Its work begins, and is done: what a slow client takes to send and to read is not counted. */
+  /** Start and end of the work, which exclude the time a slow client takes to send and to read. */
   begin(): void;
   done(): void;
   leave(): void;
@@ -53,7 +53,7 @@ export class Admission {
   readonly #limits: AdmissionLimits;
   readonly #lagMs: () => number;
   readonly #pace: WriteConcurrency;
-  readonly #inHand: Record<AdmissionClass, { requests: number; bytes: number }> = {
+  readonly #inProgress: Record<AdmissionClass, { requests: number; bytes: number }> = {
     reader: { requests: 0, bytes: 0 },
     caller: { requests: 0, bytes: 0 },
     worker: { requests: 0, bytes: 0 },
@@ -68,11 +68,11 @@ export class Admission {
     this.#pace = new WriteConcurrency(limits.pace, () => clock.monotonic());
   }
 
-  /** Lets a request in, or throws. */
+  /** Admits a request, or throws `overloaded`. */
   enter(share: AdmissionClass, bytes: number): AdmissionTicket {
     const problem = this.#problem(share, bytes);
     if (problem !== null) throw new PerdureError("overloaded", problem);
-    const mine = this.#inHand[share];
+    const mine = this.#inProgress[share];
     const pace = share === "caller" ? this.#pace : null;
     let done = () => {};
     let counted = bytes;
@@ -85,7 +85,7 @@ export class Admission {
       },
       done: () => done(),
       read(actual) {
-        if (hasLeft) return; // its caller has gone, and its bytes were given back
+        if (hasLeft) return; // the client has disconnected, and its bytes were released
         mine.bytes += actual - counted;
         counted = actual;
       },
@@ -100,15 +100,15 @@ export class Admission {
 
   #problem(share: AdmissionClass, bytes: number): string | null {
     const { maxBytes, maxRequests, maxHeld, maxWaiting, maxReadLagMs, maxLagMs } = this.#limits;
-    const mine = this.#inHand[share];
+    const mine = this.#inProgress[share];
     if (share === "operator") return null;
     const isHeld = share === "held" || share === "waiting";
     const most = isHeld ? (share === "held" ? maxHeld : maxWaiting) : maxRequests;
-    if (mine.requests >= most) return isHeld ? "too many requests wait" : "too many requests are under way";
-    // A single body is let in whatever its size: its limit is another one.
-    if (mine.requests > 0 && mine.bytes + bytes > maxBytes) return "too much is being read";
-    if (share === "caller" && this.#pace.isFull) return "more is being written than can be soon";
+    if (mine.requests >= most) return isHeld ? "too many waiting requests" : "too many requests in progress";
+    // A single body is always admitted: its size is limited elsewhere.
+    if (mine.requests > 0 && mine.bytes + bytes > maxBytes) return "too many bytes of request bodies in progress";
+    if (share === "caller" && this.#pace.isFull) return "too many writes in progress";
     const allowed = share === "reader" ? maxReadLagMs : share === "caller" ? maxLagMs : Number.POSITIVE_INFINITY;
-    return this.#lagMs() > allowed ? "the server is behind" : null;
+    return this.#lagMs() > allowed ? "event loop delay over the limit" : null;
   }
 }

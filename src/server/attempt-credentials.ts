@@ -1,5 +1,5 @@
-/** Session keys and job tokens: proof that a caller is the session it names, or a process of a running attempt. Both
- *  follow from the servers' secret, so nothing is stored. */
+/** Session keys and job tokens: proof that a caller is the session it names, or a process of a running attempt. Both are derived
+ *  from the servers' secret: any server with that secret accepts them, and nothing is stored. */
 
 import { HEADER } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -7,8 +7,8 @@ import { isId } from "../lib/id.ts";
 import type { RouteCall, ServerParts } from "./context.ts";
 import type { KeyRing } from "./key-ring.ts";
 
-// Tokens of jobs: what the processes of a running attempt may show, to submit children, read them and tell usage.
-// Nothing is stored: a token follows from the servers' secret, and is good only while that very attempt runs.
+// Job tokens: with these the processes of a running attempt submit and read children, and report usage. A job token is valid only
+// while that attempt is running.
 
 const PREFIX = "pdj_";
 const FORMAT = /^pdj_([0-9a-z]{26})_([1-9]\d{0,9})_([A-Za-z0-9_-]{43,52})$/;
@@ -26,7 +26,7 @@ export function isJobToken(text: string): boolean {
   return text.startsWith(PREFIX);
 }
 
-/** Whose token it is; null if it was not made with one of these keys. Whether the attempt still runs, the store knows. */
+/** The attempt of a job token; null if it was not signed with one of these keys. Does not check that the attempt is running. */
 export function readJobToken(keys: KeyRing, text: string): JobToken | null {
   const [, digits = "", number = "", shown = ""] = FORMAT.exec(text) ?? [];
   const id = `job_${digits}`;
@@ -39,14 +39,11 @@ function signed(id: string, attempt: number): string {
   return `job:${id}:${attempt}`;
 }
 
-// Keys of sessions: proof that a caller is the session it names. A key follows from the servers' secret, so any
-// server with the same secret accepts it, and none has to remember it.
-
 export function sessionKey(keys: KeyRing, session: string, namespace: string): string {
   return keys.sign(`session:${session}:${namespace}`);
 }
 
-/** Whether a call shows the key of this session. */
+/** Whether a call has the key of this session. */
 export function isSessionKey(parts: Pick<ServerParts, "keys">, call: RouteCall, session: string): boolean {
   return checkKey(parts, call, session) !== null;
 }
@@ -56,12 +53,12 @@ function checkKey({ keys }: Pick<ServerParts, "keys">, call: RouteCall, session:
   return typeof given === "string" ? keys.check(`session:${session}:${call.namespace}`, given) : null;
 }
 
-/** The session of a call that has its key. */
+/** The session of a call, or throws if the call does not have its key. */
 export function sessionOf(parts: Pick<ServerParts, "keys">, call: RouteCall): string {
   return provenSession(parts, call).session;
 }
 
-/** The same, and whether its key was made with a secret that has been replaced since. */
+/** Also returns whether the key was signed with a secret that has been replaced since. */
 export function provenSession(
   parts: Pick<ServerParts, "keys">,
   call: RouteCall,
@@ -69,11 +66,11 @@ export function provenSession(
   const session = call.params.session as string;
   const found = checkKey(parts, call, session);
   if (found !== null) return { session, isFormer: found === "former" };
-  const message = `this call needs the key of its session in the header ${HEADER.sessionKey}`;
+  const message = `the session key is missing or not valid; send it in the header ${HEADER.sessionKey}`;
   throw new PerdureError("forbidden", message);
 }
 
-/** What a lease token says: which session holds which attempt. Null if it is none. Whether it is true, the store knows. */
+/** The session and the attempt in a lease token; null if it is malformed. It is not signed: check it against the store. */
 export function readLease(token: string): { readonly session: string; readonly attempt: number } | null {
   const [format, generation, session, attempt, more] = token.split(".");
   if (format !== "1" || !generation || !session || !attempt || more !== undefined) return null;

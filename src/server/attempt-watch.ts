@@ -1,10 +1,10 @@
-/** Attempts whose own tokens hold calls open: says when one of them is over, so that its calls end with it. All of them are
- *  read together, twice a second, and only while there are any. A store that cannot be read ends nothing. */
+/** Watches the attempts whose job tokens have calls open, so that these calls end with the attempt. All attempts are read in one
+ *  query, twice a second, and only while there are any. While the store cannot be read, no call is ended. */
 import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
 import type { JobToken } from "./attempt-credentials.ts";
 
-/** Well within the two seconds after which a token is refused everywhere; one short read each time. */
+/** Well within the two seconds after which a token is refused on all servers. */
 const CHECK_MS = 500;
 
 interface WatchedAttempt extends JobToken {
@@ -22,20 +22,20 @@ export class AttemptWatch {
     this.#clock = clock;
   }
 
-  /** Calls back once when the attempt no longer runs. Returns the way to stop watching. */
+  /** Calls back once when the attempt is no longer running. Returns a function that stops watching. */
   onEnd({ id, attempt }: JobToken, listener: () => void): () => void {
     const name = `${id}.${attempt}`;
     const watched = this.#watched.get(name) ?? { id, attempt, listeners: new Set() };
     this.#watched.set(name, watched);
     watched.listeners.add(listener);
-    this.#later();
+    this.#schedule();
     return () => {
       watched.listeners.delete(listener);
       if (watched.listeners.size === 0 && this.#watched.get(name) === watched) this.#watched.delete(name);
     };
   }
 
-  #later(): void {
+  #schedule(): void {
     if (this.#isChecking || this.#watched.size === 0) return;
     this.#isChecking = true;
     const check = () =>
@@ -43,7 +43,7 @@ export class AttemptWatch {
         .catch(() => {})
         .then(() => {
           this.#isChecking = false;
-          this.#later();
+          this.#schedule();
         });
     this.#clock.after(CHECK_MS, check, { background: true });
   }
@@ -60,7 +60,7 @@ export class AttemptWatch {
   }
 }
 
-/** Whether a row is of a job that runs this very attempt. */
+/** Whether the job is running this attempt. */
 export function isRunning(
   row: { readonly state: string; readonly attempt: number } | null | undefined,
   { attempt }: JobToken,

@@ -1,6 +1,5 @@
-/** Who calls, and whether the route that was matched is open to it. Whom anything is open to is never decided on the path's text:
- *  whatever the router did not match is answered 404 to callers with a valid token, and to those that need none for the
- *  routes beside it, and 401 to all others. */
+/** Authenticates callers, and checks that they may call the matched route. Access never depends on the text of the path: if no
+ *  route matches, callers with a valid token, and those that need none for neighbouring routes, get 404, all others 401. */
 import type { FastifyRequest } from "fastify";
 import { HEADER } from "../contract/wire.ts";
 import type { AccessToken, Scope } from "../core/access.ts";
@@ -13,23 +12,23 @@ import type { Principal } from "./context.ts";
 import type { KeyRing } from "./key-ring.ts";
 import { type TokenBook, WrongTokens } from "./tokens.ts";
 
-/** What a route asks of its caller. */
+/** The requirements of a route. */
 export interface Access {
   /** Null: any valid token. */
   readonly scope: Scope | null;
-  /** Nobody needs a token. */
+  /** No token is required. */
   readonly open?: boolean;
-  /** A job may call it with its own token; the handler shows it nothing but its kin. */
-  readonly kin?: boolean;
-  /** A browser may ask its user for the token, as the password. */
+  /** Job tokens are accepted; the handler must limit them to the job and its descendants. */
+  readonly jobToken?: boolean;
+  /** The token is also accepted as the password of Basic authentication, for browsers. */
   readonly basic?: boolean;
-  /** Who a caller without any token is; null if it may not be anybody. */
+  /** The principal of a caller without a token; null if a token is required. */
   readonly anonymous?: AnonymousAccess;
 }
 
 export type AnonymousAccess = (request: FastifyRequest) => Principal | null;
 
-/** Said to everybody who comes without a token or with a wrong one: it tells nothing about which tokens there are. */
+/** The same for a missing and a wrong token: it reveals nothing about existing tokens. */
 const UNAUTHORIZED = "send a valid token as `Authorization: Bearer TOKEN`";
 
 export class Auth {
@@ -48,15 +47,15 @@ export class Auth {
     this.#attempts = new AttemptWatch(store, clock);
   }
 
-  /** Calls back once when a caller that was let in would not be any more: its token was revoked or is over, or the attempt
-   *  whose own token it showed has ended. Returns the way to stop that. */
+  /** Calls back once when the caller loses its access: its token was revoked or has expired, or the attempt of its job token has
+   *  ended. Returns a function that removes the listener. */
   onEnd(who: Principal, listener: () => void): () => void {
     if (who.job !== undefined) return this.#attempts.onEnd(who.job, listener);
     return who.isAnonymous === true ? () => {} : this.#tokens.onEnd(who.id, listener);
   }
 
-  /** The caller of a request, or an error with the reason. Without a route this always throws; `beside` is who needs no token for the
-   *  routes beside such an address. */
+  /** Returns the caller of a request, or throws. Without a matched route it always throws; `beside` is the anonymous access of
+   *  the neighbouring routes. */
   async check(
     request: FastifyRequest,
     access: Access | null,
@@ -65,32 +64,32 @@ export class Auth {
     const given = tokenOf(request.headers.authorization, access?.basic === true);
     if (given === null) {
       const anonymous = access === null ? beside : access.anonymous;
-      const nobody = request.headers.authorization === undefined ? anonymous?.(request) : null;
-      if (nobody && access === null) throw nothingHere();
-      if (nobody) return nobody;
+      const principal = request.headers.authorization === undefined ? anonymous?.(request) : null;
+      if (principal && access === null) throw noRoute();
+      if (principal) return principal;
       throw new PerdureError("unauthorized", UNAUTHORIZED);
     }
     if (isJobToken(given)) return this.#checkJob(request, access, given);
     const token = await this.#tokens.verify(given);
     if (token === null) throw this.#wrongToken(request);
-    if (access === null) throw nothingHere();
+    if (access === null) throw noRoute();
     if (!mayCall(token.scopes, access.scope)) {
-      throw new PerdureError("forbidden", `this needs a token with the scope "${access.scope}"`);
+      throw new PerdureError("forbidden", `requires a token with the scope "${access.scope}"`);
     }
     return principalOf(token);
   }
 
-  /** Good while its attempt runs, and no longer. */
+  /** A job token is valid only while its attempt is running. */
   async #checkJob(request: FastifyRequest, access: Access | null, given: string): Promise<Principal> {
     const job = readJobToken(this.#keys, given);
     if (job === null) throw this.#wrongToken(request);
     const [row] = await this.#store.facts([job.id]);
     if (row == null || !isRunning(row, job)) {
-      throw new PerdureError("unauthorized", "this token was for an attempt that is over");
+      throw new PerdureError("unauthorized", "the attempt of this job token has ended");
     }
-    if (access === null) throw nothingHere();
-    if (access.kin !== true) {
-      throw new PerdureError("forbidden", "the token of a job is for its children: to submit, read and wait for them");
+    if (access === null) throw noRoute();
+    if (access.jobToken !== true) {
+      throw new PerdureError("forbidden", "a job token only permits submitting, reading and waiting for child jobs");
     }
     return { id: job.id, name: job.id, scopes: [], namespace: row.namespace, job };
   }
@@ -103,28 +102,28 @@ export class Auth {
   }
 }
 
-/** To a call that was held while its token ended. */
+/** For a call whose token ended while it was held. */
 export function tokenEnded(): PerdureError {
-  return new PerdureError("unauthorized", "the token of this call was revoked or is over; nothing was done");
+  return new PerdureError("unauthorized", "the token was revoked or has expired; nothing was done");
 }
 
-function nothingHere(): PerdureError {
-  return new PerdureError("not_found", "there is nothing at this address");
+function noRoute(): PerdureError {
+  return new PerdureError("not_found", "no such route");
 }
 
-/** The namespace of a call: a bound token's own, else the one that the header names. */
+/** The namespace of a call: that of the token if it is bound to one, else that of the header. */
 export function namespaceOf(who: Principal, header: string | string[] | undefined): string {
-  const wanted = header === undefined ? null : String(header);
-  // What is beyond ASCII comes in whatever encoding the client chose, and would quietly name another one.
-  if (wanted !== null && !/^[!-~][ -~]{0,199}$/.test(wanted)) {
-    throw new PerdureError("invalid_request", "a namespace has 1 to 200 characters, in a header those of ASCII alone", {
+  const requested = header === undefined ? null : String(header);
+  // Non-ASCII characters arrive in an unknown encoding, and could name another namespace.
+  if (requested !== null && !/^[!-~][ -~]{0,199}$/.test(requested)) {
+    throw new PerdureError("invalid_request", "a namespace in a header has 1 to 200 ASCII characters", {
       path: HEADER.namespace,
     });
   }
-  if (who.namespace !== null && wanted !== null && wanted !== who.namespace) {
+  if (who.namespace !== null && requested !== null && requested !== who.namespace) {
     throw new PerdureError("forbidden", "this token is for another namespace");
   }
-  return who.namespace ?? wanted ?? "default";
+  return who.namespace ?? requested ?? "default";
 }
 
 export function mayCall(scopes: readonly Scope[], needed: Scope | null): boolean {

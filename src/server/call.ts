@@ -1,11 +1,11 @@
-/** From a request to a handler's call, and from what the handler returned to the reply. */
+/** The call that a handler gets for a request, and the reply for the value that it returns. */
 import { Readable } from "node:stream";
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { Auth } from "./auth.ts";
 import { textOf } from "./content.ts";
 import { Download, HIJACKED, JsonText, type Principal, type RouteCall } from "./context.ts";
 
-/** The signals of calls under way. A controller is made when a handler asks for its signal: most never do. */
+/** The abort signals of calls in progress, created only for handlers that use them. */
 export class CallSignals {
   readonly #live = new Set<AbortController>();
   #stopped = false;
@@ -15,7 +15,7 @@ export class CallSignals {
     for (const controller of this.#live) controller.abort();
   }
 
-  /** `onTokenEnd` is asked to call back when the caller's token ends, and returns the way to stop that. */
+  /** `onTokenEnd` registers a callback for the end of the caller's token, and returns a function that removes it. */
   of(reply: FastifyReply, onTokenEnd: (listener: () => void) => () => void): AbortSignal {
     const controller = new AbortController();
     if (this.#stopped || reply.raw.closed) {
@@ -25,7 +25,7 @@ export class CallSignals {
     this.#live.add(controller);
     const abort = () => controller.abort();
     const forget = onTokenEnd(abort);
-    // Also after a reply in full: then nobody listens any more.
+    // Also after a complete reply; there are no listeners any more then.
     reply.raw.once("close", () => {
       this.#live.delete(controller);
       forget();
@@ -35,7 +35,7 @@ export class CallSignals {
   }
 }
 
-/** What ends calls that are held. */
+/** What aborts held calls. */
 export interface CallEnds {
   readonly signals: CallSignals;
   readonly auth: Pick<Auth, "onEnd">;
@@ -97,7 +97,7 @@ export function sendJson(reply: FastifyReply, text: string, status: number): Fas
   return reply.code(status).header("content-type", "application/json; charset=utf-8").send(text);
 }
 
-/** To be saved, never shown: whoever made these bytes may have meant them for a browser that trusts us. */
+/** As an attachment: the bytes come from untrusted jobs, and a browser must not render them in this origin. */
 function sendDownload(reply: FastifyReply, { source, headers }: Download): FastifyReply {
   const stream = source instanceof Readable ? source : Readable.from(source, { objectMode: false });
   return reply

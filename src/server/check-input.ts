@@ -1,14 +1,11 @@
-/** Checks input by the schema of its route before the handler is called: texts of queries and paths are converted to
- *  the types of the schema, and a refusal names the field, what is allowed, and the nearest known name. */
+/** Validates input by the schema of its route before the handler is called. Strings in queries and paths are converted to the types
+ *  of the schema. An error has the field, what is allowed, and the nearest known name. */
 
 import type { FastifyRequest } from "fastify";
 import { fieldPath, nearest } from "../core/check.ts";
 import { PerdureError, show } from "../core/errors.ts";
 import { storable } from "../lib/text.ts";
 import type { ServedRoute } from "./served-route.ts";
-
-// Makes of the texts in a query or a path what its schema asks for: numbers, booleans, lists of one. What does not
-// fit is left as it is, and refused by the schema with its own words. Bodies are never touched.
 
 interface QuerySchema {
   readonly type?: string;
@@ -18,6 +15,8 @@ interface QuerySchema {
 
 const NUMBER = /^-?\d{1,16}(\.\d{1,16})?$/;
 
+/** Converts strings in a query or a path to numbers, booleans and lists of one, as the schema requires. A value that cannot be
+ *  converted is left as it is, and the schema refuses it. */
 function coerced(values: unknown, schema: unknown): Record<string, unknown> {
   const known = (schema as QuerySchema | undefined)?.properties ?? {};
   const result: Record<string, unknown> = Object.create(null);
@@ -38,9 +37,7 @@ function toType(value: unknown, schema: QuerySchema): unknown {
   return value;
 }
 
-// What the schema check found wrong, in words: which field, what is allowed there, and the nearest known name.
-
-/** As ajv tells it, with its option `verbose`. */
+/** An error of ajv with the option `verbose`. */
 interface SchemaFault {
   readonly keyword: string;
   readonly instancePath: string;
@@ -67,14 +64,14 @@ interface RefusalSchema {
 }
 
 export function refusalOf(faults: readonly unknown[], context: string): PerdureError {
-  const fault = tellingOne(faults as readonly SchemaFault[]);
+  const fault = mostSpecific(faults as readonly SchemaFault[]);
   const where = pathOf(fault.instancePath);
-  const { path, message } = told(fault, where);
-  const place = path === "" ? context : path;
-  return new PerdureError("invalid_request", `${place}: ${message}`, { path: place });
+  const { path, message } = described(fault, where);
+  const field = path === "" ? context : path;
+  return new PerdureError("invalid_request", `${field}: ${message}`, { path: field });
 }
 
-/** `/jobs/3/priority` is told as `jobs[3].priority`. */
+/** `/jobs/3/priority` becomes `jobs[3].priority`. */
 function pathOf(pointer: string): string {
   const names = pointer
     .split("/")
@@ -86,24 +83,24 @@ function pathOf(pointer: string): string {
   );
 }
 
-/** Of several shapes that a value may have, the faults of all are listed. The one told is that of the shape that was
- *  meant: the one whose word, as in `kind: "failed"`, fits. */
-function tellingOne(faults: readonly SchemaFault[]): SchemaFault {
+/** For `anyOf`, ajv lists the errors of all branches. This picks one of the branch that was meant: the one whose constant, as in
+ *  `kind: "failed"`, matches. */
+function mostSpecific(faults: readonly SchemaFault[]): SchemaFault {
   const last = faults.at(-1) as SchemaFault;
   if (last.keyword !== "anyOf") return faults[0] as SchemaFault;
   const deeper = faults.filter((each) => each !== last && each.instancePath.length > last.instancePath.length);
   const inside = faults.filter((each) => each !== last);
   const branchOf = (each: SchemaFault) => each.schemaPath.slice(last.schemaPath.length).split("/")[1];
-  const wordMissed = new Set(deeper.filter((each) => each.keyword === "enum").map(branchOf));
-  const typeMissed = new Set(
+  const wrongConstant = new Set(deeper.filter((each) => each.keyword === "enum").map(branchOf));
+  const wrongType = new Set(
     inside.filter((each) => each.keyword === "type" && each.instancePath === last.instancePath).map(branchOf),
   );
-  const meant = inside.filter((each) => !wordMissed.has(branchOf(each)) && !typeMissed.has(branchOf(each)));
+  const meant = inside.filter((each) => !wrongConstant.has(branchOf(each)) && !wrongType.has(branchOf(each)));
   if (meant.length > 0) return meant[0] as SchemaFault;
-  return wordMissed.size > 0 ? (deeper.find((each) => each.keyword === "enum") as SchemaFault) : last;
+  return wrongConstant.size > 0 ? (deeper.find((each) => each.keyword === "enum") as SchemaFault) : last;
 }
 
-function told(fault: SchemaFault, where: string): { path: string; message: string } {
+function described(fault: SchemaFault, where: string): { path: string; message: string } {
   const { keyword, params, data } = fault;
   const parent = (fault.parentSchema ?? {}) as RefusalSchema;
   if (keyword === "additionalProperties") {
@@ -170,10 +167,7 @@ function range(min: number | undefined, max: number | undefined, unit: string): 
   return top === undefined ? "" : ` of at most ${top}${unit}`;
 }
 
-// Checks what came by the schema of its route, before the handler sees it. Schemas are compiled when a route is first
-// called, and once: all at the start would hold it up for a quarter of a second.
-
-/** Of ajv: bodies are taken as they are or not at all. */
+/** Options of ajv: bodies are accepted unchanged or not at all. */
 export const STRICT = {
   ...{ coerceTypes: false, removeAdditional: false, useDefaults: false, allErrors: false, verbose: true },
   ownProperties: true,
@@ -181,7 +175,8 @@ export const STRICT = {
 
 type CompiledSchema = ReturnType<FastifyRequest["compileValidationSchema"]>;
 
-/** For all servers of a process: the schemas of a route are always the same objects. */
+/** Compiled when a route is first called: compiling all at the start would take a quarter of a second. Shared by all servers of a
+ *  process, since the schemas of a route are always the same objects. */
 const compiled = new WeakMap<object, CompiledSchema>();
 
 export function checkInput(
@@ -202,11 +197,11 @@ export function checkInput(
   checkPart(request, body, request.body, "body");
 }
 
-function checkPart(request: FastifyRequest, schema: object, value: unknown, place: string): void {
+function checkPart(request: FastifyRequest, schema: object, value: unknown, part: string): void {
   let check = compiled.get(schema);
   if (check === undefined) {
     check = request.compileValidationSchema(schema as Record<string, unknown>);
     compiled.set(schema, check);
   }
-  if (!check(value)) throw refusalOf(check.errors ?? [], place);
+  if (!check(value)) throw refusalOf(check.errors ?? [], part);
 }

@@ -1,29 +1,29 @@
-/** How many jobs a session is given at a time, so that replies stay at about sixteen megabytes: a payload may have one. The
- *  store counts jobs, not bytes, so this goes by what the session got last; a new session begins small. When heavy jobs
- *  follow light ones a reply may be larger, up to a bound: what is beyond it is to be given back.
+/** Limits the jobs per claim, so that replies stay at about 16 MB (a payload may have 1 MB). The store counts jobs, not bytes, so
+ *  the limit of a session follows from the size of its last claims; a new session starts with few. If large jobs follow small
+ *  ones, a reply may be larger, up to a bound: the jobs beyond it are released.
  *
- *  Where memory for replies is short, `free` is less than that, and a session is given fewer jobs, but always one. */
+ *  If memory for replies is short, `free` is smaller, and a session gets fewer jobs, but at least one. */
 import { LIMIT } from "../contract/wire.ts";
 import type { ClaimedJob } from "../core/worker-protocol.ts";
 
-const ROOM = 16_000_000;
+const TARGET = 16_000_000;
 const BOUND = 64_000_000;
-/** Below this a claim was light: as many jobs again cannot matter. */
-const LIGHT = 1_000_000;
+/** After a claim smaller than this, the limit of the session is removed. */
+const SMALL = 1_000_000;
 const FIRST = 16;
-/** Sessions that are remembered; those beyond begin small again. */
+/** Sessions that are remembered; others start small again. */
 const MAX_SESSIONS = 10_000;
 
 export class ClaimSize {
-  readonly #rooms = new Map<string, number>();
+  readonly #limits = new Map<string, number>();
 
-  limit(session: string, asked: number, free = ROOM): number {
-    const most = this.#rooms.get(session) ?? FIRST;
-    const part = Math.min(1, free / ROOM);
-    return Math.min(asked, Math.max(1, Math.floor(most * part)));
+  limit(session: string, requested: number, free = TARGET): number {
+    const most = this.#limits.get(session) ?? FIRST;
+    const part = Math.min(1, free / TARGET);
+    return Math.min(requested, Math.max(1, Math.floor(most * part)));
   }
 
-  /** How many of these fit into one reply, at least one; what they weigh decides on the next. */
+  /** How many of these jobs are sent in one reply, at least one; their size sets the limit of the next claim. */
   fitting(session: string, jobs: readonly ClaimedJob[], free = BOUND): number {
     const bound = Math.min(BOUND, free);
     let size = 0;
@@ -34,17 +34,17 @@ export class ClaimSize {
       if (size > bound && i > 0 && i < fitting) fitting = i;
     }
     if (jobs.length === 0) return 0;
-    this.#note(session, size < LIGHT ? LIMIT.claim : Math.max(1, Math.floor((ROOM * jobs.length) / size)));
+    this.#setLimit(session, size < SMALL ? LIMIT.claim : Math.max(1, Math.floor((TARGET * jobs.length) / size)));
     return fitting;
   }
 
   forget(session: string): void {
-    this.#rooms.delete(session);
+    this.#limits.delete(session);
   }
 
-  #note(session: string, room: number): void {
-    this.#rooms.set(session, Math.min(room, LIMIT.claim));
-    const [oldest] = this.#rooms.size > MAX_SESSIONS ? this.#rooms.keys() : [];
-    if (oldest !== undefined) this.#rooms.delete(oldest);
+  #setLimit(session: string, limit: number): void {
+    this.#limits.set(session, Math.min(limit, LIMIT.claim));
+    const [oldest] = this.#limits.size > MAX_SESSIONS ? this.#limits.keys() : [];
+    if (oldest !== undefined) this.#limits.delete(oldest);
   }
 }

@@ -1,16 +1,16 @@
-/** New connections before requests. Node accepts one connection in a turn of the event loop. Under load a turn takes as long as
- *  a flush of the disk, so that of 1,500 clients that connect at once the last would wait for ten seconds, unseen by
- *  admission, which could have refused it at once. While turns bring new connections, requests are therefore held back:
- *  such turns take microseconds. Held requests count as in progress, and are started in their order.
+/** Accepts new connections before it starts requests. Node accepts one connection per turn of the event loop. Under load a turn
+ *  takes as long as a disk flush, so that of 1,500 clients that connect at once the last would wait for ten seconds, before
+ *  admission can refuse it. So while turns bring new connections, requests are held back, and these turns take microseconds.
+ *  Held requests count as in progress, and are started in order.
  *
- *  What it does not do: make a flood of connections cheap. It takes half of the time at most. */
+ *  A flood of connections is not cheap: it can take up to half of the time. */
 import type { Clock } from "../lib/clock.ts";
 
-/** A few thousand connections are accepted within this time. No lease notices it. */
+/** The longest hold, in which a few thousand connections are accepted. Far below any lease. */
 export const HOLD_MS = 500;
-/** Requests are not held again for as long. */
+/** After a full hold, requests are not held again for this long. */
 export const REST_MS = 500;
-/** One new connection, and the next one a turn later, is usual. */
+/** New connections in two turns in a row are normal. */
 const BURST_TURNS = 3;
 
 export class ConnectionPriority {

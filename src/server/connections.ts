@@ -1,20 +1,20 @@
-/** The connections of the server from the moment they are accepted, before TLS and HTTP. One on which no valid token
- *  was sent is anonymous; anonymous ones share what the reserve leaves them. Peers that take nothing of what is sent
- *  are noticed. */
+/** The connections of the server from the moment they are accepted, before TLS and HTTP. A connection is anonymous until a valid
+ *  token has been sent over it. Anonymous connections share what the reserve leaves them, and idle ones are closed to make room,
+ *  the oldest of the address with the most first. A connection with a request in progress, or one that was used with a valid token
+ *  within the last seconds, is never closed for room. Peers that do not read their replies are disconnected. */
 import type { Socket } from "node:net";
 import type { Clock } from "../lib/clock.ts";
 import type { ServerLog } from "./log.ts";
 import { networkOf } from "./tokens.ts";
 
-// Whether a peer takes what is sent to it. It is asked now and then, and compares with the time before: bytes that
-// the kernel has taken count as taken. A reply that goes out in one piece shows no progress before it has gone.
-
-/** While replies hold too much memory, whoever takes less than this for so long gives its memory back. */
+/** While replies hold too much memory, a peer that reads slower than this for this long is disconnected. */
 const SLOW_MS = 2_000;
 const SLOW_BYTES_PER_MS = 16;
 
+/** Detects a peer that does not read its reply, by comparing bytes between two checks. Bytes that the kernel has accepted count as
+ *  read. A reply that is written in one piece shows no progress until it is complete. */
 export class WriteProgress {
-  /** Since when nothing was taken, and since when there has always been something to take. */
+  /** Since when nothing was read, and since when there has always been something to read. */
   #stalledSince: number | null = null;
   #pendingSince = 0;
   #pendingFrom = 0;
@@ -42,45 +42,40 @@ export class WriteProgress {
   }
 }
 
-// The connections of the server, from the moment they are accepted, before TLS and before HTTP. A connection on which
-// no valid token has been sent is anonymous: anonymous ones share what the reserve leaves them, and while they are
-// idle they are closed to make room, the oldest of the address that has the most. A connection with a request in
-// progress, or one that was used with a valid token within the last seconds, is never closed for room.
-
 export interface ConnectionLimits {
   readonly max: number;
-  /** Of these, how many only connections with a valid token may use. */
+  /** How many of these are reserved for connections with a valid token. */
   readonly reserved: number;
-  /** Anonymous ones of one address (IPv6: of a /64 network). Not counted in their first second: whoever connects is
-   *  anonymous until its first request has been read. */
+  /** Anonymous connections of one address (IPv6: of a /64 network). Not enforced in their first second, since every connection
+   *  is anonymous until its first request has been read. */
   readonly perAddress: number;
-  /** The highest number of a descriptor that a connection may have; the kernel gives out the lowest that is free. Where none
-   *  is left, connections are closed as they are accepted, and nobody here hears of it. */
+  /** The highest file descriptor that a connection may have; the kernel assigns the lowest free one. When the process has none
+   *  left, Node closes connections as they are accepted, without an event. */
   readonly maxDescriptor: number;
-  /** How long a TLS handshake may take. */
+  /** Time limit of a TLS handshake. */
   readonly handshakeMs: number;
-  /** How long a peer may take nothing of what was sent to it. */
+  /** How long a peer may read nothing of its reply. */
   readonly writeMs: number;
 }
 
 export interface ServerConnection {
-  /** As it was accepted. */
+  /** The accepted socket. */
   readonly raw: Socket;
-  /** What HTTP is spoken over; null while TLS is being agreed on. */
+  /** The socket for HTTP; null during the TLS handshake. */
   socket: Socket | null;
   readonly network: string;
   readonly openedAt: number;
   isAnonymous: boolean;
   isBusy: boolean;
   idleSince: number;
-  /** Bytes that had been read when it became idle. With more of them, a request is on its way. */
+  /** Bytes read until it became idle. If more have been read since, a request is arriving. */
   readUntilIdle: number;
-  /** The last reply has been sent; the peer gets some time to read it. */
+  /** When the last reply was sent; the peer gets some time to read it. */
   closingSince: number | null;
   readonly writes: WriteProgress;
 }
 
-/** Anonymous connections of one address, and those of them that are idle, the oldest first. */
+/** The anonymous connections of one address; `idle` has the oldest first. */
 interface AnonymousGroup {
   count: number;
   readonly idle: Set<ServerConnection>;
@@ -89,9 +84,9 @@ interface AnonymousGroup {
 const SWEEP_EVERY_MS = 1_000;
 /** From accept to the first request. */
 const YOUNG_MS = 1_000;
-/** An authenticated client may be about to use the connection again. Those that are idle longer rarely are. */
+/** An authenticated client probably uses the connection again within this time. */
 const RECENT_MS = 10_000;
-/** For the peer to read why it is turned away: closing a socket with unread input discards what was written last. */
+/** Time for the peer to read the error: closing a socket with unread input discards what was written last. */
 const LINGER_MS = 1_000;
 const LOG_EVERY_MS = 10_000;
 const NONE_CLOSED = { refused: 0, forRoom: 0, handshakeTimeouts: 0, writeTimeouts: 0 };
@@ -106,10 +101,10 @@ export class ServerConnections {
   readonly #bySocket = new WeakMap<Socket, ServerConnection>();
   readonly #byPeer = new Map<string, ServerConnection>();
   readonly #groups = new Map<string, AnonymousGroup>();
-  /** Authenticated and idle, the longest first. */
-  readonly #resting = new Set<ServerConnection>();
+  /** Idle authenticated connections, the longest idle first. */
+  readonly #idleAuthenticated = new Set<ServerConnection>();
   #anonymous = 0;
-  /** No coarser than the limits that it watches over. */
+  /** At most the smallest time limit that it enforces. */
   readonly #sweepEveryMs: number;
   #cancelSweep: (() => void) | null = null;
   #closed = { ...NONE_CLOSED };
@@ -131,9 +126,9 @@ export class ServerConnections {
     return this.#anonymous;
   }
 
-  /** A connection was accepted: it is kept, perhaps instead of another, or destroyed. */
+  /** A connection was accepted. It is kept, perhaps instead of another one, or destroyed. */
   open(raw: Socket, isTls: boolean): void {
-    if (!this.#hasRoom(descriptorOf(raw))) {
+    if (!this.#makeRoom(descriptorOf(raw))) {
       this.#closed.refused += 1;
       this.#sweepSoon();
       raw.destroy();
@@ -161,11 +156,11 @@ export class ServerConnections {
     this.#sweepSoon();
   }
 
-  /** The handshake is done, and this is what HTTP is spoken over. */
+  /** The TLS handshake is done; `socket` is for HTTP. */
   secured(socket: Socket): void {
     const connection = this.#byPeer.get(peerOf(socket));
     if (connection === undefined) {
-      socket.destroy(); // gone already
+      socket.destroy(); // already closed
       return;
     }
     connection.socket = socket;
@@ -176,12 +171,12 @@ export class ServerConnections {
     return this.#bySocket.get(socket);
   }
 
-  /** A request of it is in progress. */
+  /** A request is in progress. */
   begin(connection: ServerConnection): void {
     if (connection.isBusy) return;
     connection.isBusy = true;
     this.#groups.get(connection.network)?.idle.delete(connection);
-    this.#resting.delete(connection);
+    this.#idleAuthenticated.delete(connection);
   }
 
   /** Its reply has been sent. */
@@ -191,7 +186,7 @@ export class ServerConnections {
     connection.idleSince = this.#clock.monotonic();
     connection.readUntilIdle = connection.socket?.bytesRead ?? 0;
     if (connection.isAnonymous) this.#groupOf(connection).idle.add(connection);
-    else this.#resting.add(connection);
+    else this.#idleAuthenticated.add(connection);
   }
 
   /** A valid token was sent over it. */
@@ -200,10 +195,10 @@ export class ServerConnections {
     if (connection?.isAnonymous !== true || !this.#all.has(connection)) return;
     this.#leaveGroup(connection);
     connection.isAnonymous = false;
-    if (!connection.isBusy) this.#resting.add(connection);
+    if (!connection.isBusy) this.#idleAuthenticated.add(connection);
   }
 
-  /** Sends the last words, gives the peer a moment to read them, and destroys the socket whatever the peer does. */
+  /** Sends a last reply, gives the peer a moment to read it, and destroys the socket. */
   endWith(socket: Socket, text: string): void {
     const connection = this.#bySocket.get(socket);
     if (connection === undefined) {
@@ -214,9 +209,9 @@ export class ServerConnections {
     socket.end(text);
   }
 
-  /** The process has no descriptors left: a few connections are closed, so that files can be opened and peers accepted. */
+  /** The process has no file descriptors left: closes a few connections. */
   shed(count: number): void {
-    for (let i = 0; i < count; i++) if (!this.#closeAnonymous() && !this.#closeResting()) return;
+    for (let i = 0; i < count; i++) if (!this.#closeAnonymous() && !this.#closeIdleAuthenticated()) return;
   }
 
   closeIdle(): void {
@@ -229,15 +224,17 @@ export class ServerConnections {
     for (const connection of this.#all) destroy(connection);
   }
 
-  #hasRoom(descriptor: number): boolean {
+  #makeRoom(descriptor: number): boolean {
     const { max, reserved, maxDescriptor } = this.#limits;
-    if (this.#all.size >= max || descriptor > maxDescriptor) return this.#closeAnonymous() || this.#closeResting();
-    // Where all of them are young or have a request in progress, the reserve is lent: each is about to be known, or closed.
+    if (this.#all.size >= max || descriptor > maxDescriptor) {
+      return this.#closeAnonymous() || this.#closeIdleAuthenticated();
+    }
+    // If all are young or have a request in progress, the reserve is used: each of them will soon be authenticated or closed.
     if (this.#anonymous >= max - reserved) this.#closeAnonymous(this.#clock.monotonic() - YOUNG_MS);
     return true;
   }
 
-  /** The oldest idle one, of the address that has the most of them. */
+  /** Closes the oldest idle one of the address that has the most. */
   #closeAnonymous(openedBefore = Number.POSITIVE_INFINITY): boolean {
     let most: AnonymousGroup | null = null;
     for (const group of this.#groups.values()) {
@@ -249,9 +246,9 @@ export class ServerConnections {
     return true;
   }
 
-  #closeResting(): boolean {
+  #closeIdleAuthenticated(): boolean {
     const until = this.#clock.monotonic() - RECENT_MS;
-    for (const connection of this.#resting) {
+    for (const connection of this.#idleAuthenticated) {
       if (connection.idleSince > until) return false;
       if ((connection.socket?.bytesRead ?? 0) !== connection.readUntilIdle) continue;
       this.#close(connection, "forRoom");
@@ -260,7 +257,7 @@ export class ServerConnections {
     return false;
   }
 
-  /** Keeps to the cap of one address. */
+  /** Enforces the limit of one address. */
   #trim(group: AnonymousGroup, now: number): void {
     for (const connection of group.idle) {
       if (group.count <= this.#limits.perAddress || connection.openedAt > now - YOUNG_MS) return;
@@ -276,7 +273,7 @@ export class ServerConnections {
 
   #forget(connection: ServerConnection): void {
     if (!this.#all.delete(connection)) return;
-    this.#resting.delete(connection);
+    this.#idleAuthenticated.delete(connection);
     if (connection.isAnonymous) this.#leaveGroup(connection);
   }
 
@@ -297,7 +294,7 @@ export class ServerConnections {
     if (group.count === 0) this.#groups.delete(connection.network);
   }
 
-  /** One timer for all connections, while there are any. */
+  /** One timer for all connections. */
   #sweepSoon(): void {
     this.#cancelSweep ??= this.#clock.after(this.#sweepEveryMs, () => this.#sweep(), { background: true });
   }
@@ -322,7 +319,7 @@ export class ServerConnections {
     if (this.#all.size > 0) this.#sweepSoon();
   }
 
-  /** One line for all that was closed in a while. */
+  /** Logs one line for all connections closed since the last one. */
   #report(now: number): void {
     const isQuiet = Object.values(this.#closed).every((count) => count === 0);
     if (isQuiet || now - this.#loggedAt < LOG_EVERY_MS) return;
@@ -338,12 +335,12 @@ function destroy({ raw, socket }: ServerConnection): void {
   raw.destroy();
 }
 
-/** Its number, where Node shows it. */
+/** The file descriptor, if Node exposes it. */
 function descriptorOf(raw: Socket): number {
   return (raw as unknown as { readonly _handle?: { readonly fd?: number } })._handle?.fd ?? -1;
 }
 
-/** Names the one connection of a listener that has this peer: the socket of TLS is not the one that was accepted. */
+/** Identifies a connection by its peer, since the TLS socket is not the accepted one. */
 function peerOf({ remoteAddress = "", remotePort = 0, localPort = 0 }: Socket): string {
   return `${remoteAddress} ${remotePort} ${localPort}`;
 }

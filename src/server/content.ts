@@ -1,6 +1,5 @@
-/** What bodies the server reads: JSON, and on routes that say so other types as a stream. Compressed JSON only on routes of
- *  systems whose clients compress by default: a small body may grow into a large one, so the room for the largest is taken
- *  before it is unpacked. */
+/** Request bodies: JSON, and on some routes other types as a stream. Compressed JSON is accepted only on routes of systems whose
+ *  clients compress by default: a small body may expand into a large one, so memory for the largest is reserved before. */
 import { isUtf8 } from "node:buffer";
 import { promisify } from "node:util";
 import { gunzip } from "node:zlib";
@@ -12,17 +11,17 @@ import type { ServedRoute } from "./served-route.ts";
 const unpack = promisify(gunzip);
 
 const JSON_TYPE = "application/json";
-/** A payload may be 64 deep; a request wraps it a few times. */
+/** A payload may be nested 64 levels deep; a request adds a few. */
 const MAX_DEPTH = 68;
 
 const texts = new WeakMap<FastifyRequest, string>();
 
-/** The body as it came, where it is JSON. */
+/** The unparsed text of a JSON body. */
 export function textOf(request: FastifyRequest): string {
   return texts.get(request) ?? "";
 }
 
-/** Whether the size of the body is known only once it has been read. */
+/** Whether the size of the body is not known before it has been read. */
 export function isOfUnknownSize({ headers }: Pick<FastifyRequest, "headers">): boolean {
   return headers["transfer-encoding"] !== undefined || encodingOf(headers) !== "identity";
 }
@@ -31,7 +30,7 @@ function encodingOf(headers: FastifyRequest["headers"]): string {
   return headers["content-encoding"]?.toLowerCase() ?? "identity";
 }
 
-/** Refuses a body that the route does not take, before any of it is read. */
+/** Refuses a body that the route does not accept, before it is read. */
 export function checkContent(
   { headers }: Pick<FastifyRequest, "headers">,
   {
@@ -49,7 +48,7 @@ export function checkContent(
   const length = Number(headers["content-length"] ?? 0);
   const hasBody = headers["transfer-encoding"] !== undefined || length > 0;
   const type = headers["content-type"]?.split(";", 1)[0]?.trim().toLowerCase();
-  // A type without a body does no harm on most routes; a body without a type is not guessed at.
+  // A type without a body is harmless on most routes; a body without a type is refused.
   const isChecked = hasBody || (checksEmptyType && type !== undefined);
   if (isChecked && (type === undefined || !accepts.includes(type))) {
     throw new PerdureError("unsupported_media_type", `send the body as ${accepts.join(" or ")}`);
@@ -61,7 +60,7 @@ export function tooLarge(limit: number): PerdureError {
   return new PerdureError("body_too_large", `the body may have ${limit} bytes at most`);
 }
 
-/** Whatever is not JSON and was let in is given on as the stream it is. */
+/** JSON is parsed; any other accepted type is passed on as a stream. */
 export function addParsers(app: FastifyInstance, bodyLimit: number): void {
   app.removeAllContentTypeParsers();
   app.addContentTypeParser(JSON_TYPE, { parseAs: "buffer" }, async (request: FastifyRequest, sent: Buffer) => {
@@ -74,7 +73,7 @@ export function addParsers(app: FastifyInstance, bodyLimit: number): void {
     return value;
   });
   app.addContentTypeParser("*", (request, payload, done) => {
-    // Routes with a schema take JSON: another type got this far only because there is no body.
+    // Routes with a schema take JSON: another type was accepted only because the body is empty.
     const takesJson = request.routeOptions.config.served?.schema.body !== undefined;
     done(null, takesJson ? undefined : payload);
   });
@@ -85,11 +84,11 @@ async function unpacked(body: Buffer, limit: number): Promise<Buffer> {
     return await unpack(body, { maxOutputLength: limit });
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ERR_BUFFER_TOO_LARGE") throw tooLarge(limit);
-    throw new PerdureError("invalid_request", "the body is not gzip, as its Content-Encoding has it");
+    throw new PerdureError("invalid_request", "the body is not gzip, although its Content-Encoding is");
   }
 }
 
-/** `JSON.parse` and nothing else: a field named `__proto__` stays a field. */
+/** Plain `JSON.parse`: a field named `__proto__` stays a field. */
 function parse(text: string): unknown {
   if (jsonDepth(text) > MAX_DEPTH) {
     throw new PerdureError("invalid_request", `the JSON is nested deeper than ${MAX_DEPTH} levels`);

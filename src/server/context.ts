@@ -1,5 +1,5 @@
-/** What the routes of the server share: the server's parts and limits, who calls, and the form of a route handler, a
- *  function from a call to its reply. */
+/** Shared by the routes of the server: its parts and limits, the caller, and the type of a route handler, a function from a call to
+ *  its reply. */
 
 import type { FastifyReply, FastifyRequest } from "fastify";
 import type { RouteName } from "../contract/routes.ts";
@@ -15,92 +15,88 @@ import type { KeyRing } from "./key-ring.ts";
 import type { ServerLog } from "./log.ts";
 import type { TokenBook } from "./tokens.ts";
 
-// How much of the server one token may take for itself, and how much one reply holds. Options, so that an operator
-// may choose them and tests need no thousands.
-
+/** Quotas of one token, and the size of one reply. */
 export interface ServerLimits {
   /** Different retry policies of the jobs of one request. */
   readonly policiesPerRequest: number;
-  /** Lanes (queue, kind and labels together) that one token may have made in a namespace, its jobs included. */
+  /** Lanes (combinations of queue, kind and labels) that one token and its jobs may create in a namespace. */
   readonly lanesPerToken: number;
-  /** Lanes of a namespace in all. Claims look through those that hold jobs, and every process knows all of them. */
+  /** All lanes of a namespace. Claims scan those with jobs, and every process keeps all of them in memory. */
   readonly lanesPerNamespace: number;
-  /** Live sessions of one token: each is looked at every second, and holds claims open. */
+  /** Live sessions of one token: each is checked every second, and holds claims open. */
   readonly sessionsPerToken: number;
-  /** Characters of a page of events, or of files that attempts left; what goes beyond is the last of the page. */
+  /** Characters of a page of events or files; the page ends with the entry that exceeds it. */
   readonly pageChars: number;
 }
 
 export const SERVER_LIMITS: ServerLimits = {
   policiesPerRequest: LIMIT.policies,
-  // Half: whatever one token does, others can still name queues of their own.
+  // Half of the namespace's, so that one token cannot use up the quota of all.
   lanesPerToken: 5_000,
   lanesPerNamespace: 10_000,
-  // One token for a fleet is usual.
+  // All workers of a fleet often use one token.
   sessionsPerToken: 2_000,
-  // A page of small things is far below it; of large ones, a reader holds little more than the largest of them.
+  // Pages of small entries stay far below it.
   pageChars: 4_194_304,
 };
-
-// What the routes of the server share, and how a route is written: a function from a call to its reply.
 
 export interface ServerParts {
   readonly engine: Engine;
   readonly blobs: Blobs;
   readonly tokens: TokenBook;
-  /** With which it signs session keys and job tokens; the same for all servers of a store. */
+  /** Signs session keys and job tokens; the same for all servers of a store. */
   readonly keys: KeyRing;
   readonly log: ServerLog;
   readonly version: string;
   readonly storeKind: "sqlite" | "postgres";
-  /** In force in this process, for `perdure config`; without secrets. */
+  /** The effective settings of this process, for `perdure config`; without secrets. */
   readonly settings: readonly SettingFact[];
-  /** What holds for files of other systems where they say nothing. */
+  /** Defaults for files of other systems. */
   readonly dialects: DialectSettings;
-  /** Bytes that all files of one attempt may have together. */
+  /** Maximum bytes of all files of one attempt. */
   readonly outputLimit: number;
   readonly limits: ServerLimits;
-  /** Aborted when the server is to stop: held requests are answered at once. */
+  /** Aborted when the server shuts down: held requests are answered at once. */
   readonly stopping: AbortSignal;
 }
 
-/** Who calls, as far as the token says. */
+/** The caller, as identified by its token. */
 export interface Principal {
   readonly id: string;
   readonly name: string;
   readonly scopes: readonly Scope[];
   /** Null: all. */
   readonly namespace: string | null;
-  /** The attempt whose own token it is: it may do little, and sees only its kin. */
+  /** The attempt of a job token, which only sees the job and its descendants. */
   readonly job?: { readonly id: string; readonly attempt: number };
-  /** It showed no token, and so none of its own can end. */
+  /** The caller has no token. */
   readonly isAnonymous?: true;
 }
 
 export interface RouteCall {
   readonly who: Principal;
-  /** The one that this call is about: the token's own, or the one that the header names. */
+  /** The namespace of the token, or of the header. */
   readonly namespace: string;
   readonly params: Readonly<Record<string, string>>;
   // Checked by the route's schema before the handler is called.
   readonly query: Readonly<Record<string, unknown>>;
   readonly body: unknown;
-  /** The body as it came, where it is JSON: inputs of jobs are kept byte for byte. */
+  /** The unparsed JSON body: inputs of jobs are stored byte for byte. */
   readonly text: string;
   readonly request: FastifyRequest;
   readonly reply: FastifyReply;
-  /** Aborted when the caller has gone, its token is revoked or over, or the server is to stop. */
+  /** Aborted when the client has disconnected, its token was revoked or has expired, or the server shuts down. */
   readonly signal: AbortSignal;
-  /** Whether the caller's token has ended since the signal was asked for. What was begun for it is to be undone where it can
-   *  be, and the server answers 401 in place of what the handler returns. */
+  /** Whether the caller's token has ended since the signal was first used. The handler should undo what it has begun; the server
+   *  answers 401 instead of its result. */
   readonly isTokenOver: boolean;
 }
 
-/** A value is sent as JSON; a `JsonText` as it is; undefined with 204; a handler that has hijacked the reply returns HIJACKED. */
+/** The result is sent as JSON; a `JsonText` unchanged; undefined as 204. A handler that has hijacked the reply returns HIJACKED. */
 export type RouteHandler = (call: RouteCall) => Promise<unknown>;
 export type RouteHandlers = Partial<Readonly<Record<RouteName, RouteHandler>>>;
 
-/** JSON that is already text: so payloads go out byte for byte as they came in. */
+/** JSON text that is sent unchanged, so that payloads stay byte for byte the same. */
 export class JsonText {
   readonly text: string;
   /** Instead of the route's own status. */
@@ -112,7 +108,7 @@ export class JsonText {
   }
 }
 
-/** Bytes to be downloaded. Never shown by a browser: whoever made them is a stranger. */
+/** Bytes to be downloaded as an attachment: they come from untrusted jobs, and a browser must not render them. */
 export class Download {
   readonly source: AsyncIterable<Uint8Array>;
   readonly headers: Readonly<Record<string, string>>;
@@ -125,9 +121,8 @@ export class Download {
 
 export const HIJACKED = Symbol("the handler answers by itself");
 
-// Who gives an order, for its event: the name of the token and its id, by which it can be revoked. Never the token.
-
+/** The caller of a command, for its event: the name and the id of the token, by which it can be revoked. Never the secret. */
 export function operator({ name, id, job }: Pick<Principal, "name" | "id" | "job">): string {
-  // A job's own token is named as the job is where the engine acts for it.
+  // With a job token the caller is the job.
   return storable(job === undefined ? `token:${name} (${id})` : `job:${id}`, MAX_NAME);
 }

@@ -1,5 +1,6 @@
-/** The description of the API, for programs (OpenAPI) and for people: one page without scripts, made from the tables
- *  that the server works by. Any valid token may read it. */
+/** The description of the API, for programs (OpenAPI) and for people: one page without scripts and external resources. Both are
+ *  generated from the tables that the server itself uses. Readable with any valid token; browsers may send it by Basic
+ *  authentication. */
 
 import { createHash } from "node:crypto";
 import { OPERATIONS } from "../contract/operations.ts";
@@ -9,9 +10,6 @@ import { ERROR_CODES } from "../core/errors.ts";
 import { HIJACKED, JsonText, type ServerParts } from "./context.ts";
 import { descriptionOf, openApiDocument, openApiPath } from "./openapi.ts";
 import type { ServedRoute } from "./served-route.ts";
-
-// A page for people, made from the tables that the server itself works by: one file, no scripts, nothing from
-// elsewhere.
 
 interface DocsSchema {
   readonly type?: string;
@@ -32,7 +30,7 @@ p { margin: .4rem 0; } .path { font-weight: bold; } table { border-collapse: col
 @media (prefers-color-scheme: dark) { body { color: #ddd; background: #161616; } pre { background: #222; } a { color: #8bf; } h2 { border-color: #444; } }
 `;
 
-/** The one style sheet, named by its hash: nothing else is applied, and nothing at all is run. */
+/** Allows only this style sheet, by its hash, and no scripts. */
 const DOCS_POLICY = `default-src 'none'; style-src 'sha256-${createHash("sha256").update(STYLE).digest("base64")}'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'`;
 
 function docsPage(version: string): string {
@@ -49,16 +47,16 @@ function docsPage(version: string): string {
     ([code, text]) => `<tr><td><code>${escaped(code)}</code></td><td>${escaped(text)}</td></tr>`,
   );
   return `<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><title>Perdure: the HTTP interface</title>
+<html lang="en"><head><meta charset="utf-8"><title>Perdure HTTP API</title>
 <meta name="viewport" content="width=device-width, initial-scale=1"><style>${STYLE}</style></head><body>
-<h1>Perdure: the HTTP interface</h1>
-<p>Version ${escaped(version)}. The same for programs: <a href="/openapi.json">openapi.json</a>.</p>
-<p>Each call carries <code>Authorization: Bearer TOKEN</code>. 4xx, 503 and 507: nothing was done. Any other 5xx: it may have
-been done, and repeating it is safe.</p>
+<h1>Perdure HTTP API</h1>
+<p>Version ${escaped(version)}. For programs: <a href="/openapi.json">openapi.json</a>.</p>
+<p>Send <code>Authorization: Bearer TOKEN</code> with each request. After 4xx, 503 and 507 nothing was done. After any other 5xx
+it may have been done, and repeating the request is safe.</p>
 <p>${links} · <a href="#errors">errors</a></p>
 ${sections.join("\n")}
 <h2 id="errors">errors</h2>
-<p>An error is <code>{"code", "message", "path"}</code>; <code>path</code> names the field at fault, or is null.</p>
+<p>An error is <code>{"code", "message", "path"}</code>; <code>path</code> is the invalid field, or null.</p>
 <table>${errors.join("\n")}</table>
 </body></html>
 `;
@@ -82,7 +80,7 @@ function block(title: string, schema: unknown): string {
   return schema === undefined ? "" : `<p>${title}:</p><pre>${escaped(shape(schema as DocsSchema, ""))}</pre>`;
 }
 
-/** A schema as people write examples: names, types, and what is to be known of them. */
+/** A schema in the form of an example: names, types and descriptions. */
 function shape(schema: DocsSchema, indent: string): string {
   const { properties, required = [], items } = schema;
   if (schema.anyOf !== undefined) return schema.anyOf.map((each) => shape(each, indent)).join(" | ");
@@ -113,7 +111,7 @@ function slug(tag: string): string {
   return `tag-${tag.replaceAll(" ", "-")}`;
 }
 
-/** Words between backticks are code. */
+/** Text between backticks becomes code. */
 function marked(text: string): string {
   return escaped(text).replaceAll(/`([^`]+)`/g, "<code>$1</code>");
 }
@@ -129,15 +127,12 @@ function escaped(text: string): string {
   return text.replaceAll(/[&<>"']/g, (c) => names[c] as string);
 }
 
-// The description of the interface, for programs and for people. Any valid token will do; a browser may ask its user
-// for one, since it cannot be told to send a header.
-
 export function docsRoutes({ version }: ServerParts): ServedRoute[] {
   const shared: Omit<ServedRoute, "name" | "path" | "handle"> = {
     ...{ method: "GET", access: { scope: null, basic: true }, accepts: [], schema: {}, status: 200 },
     share: () => "reader",
   };
-  // Made when first asked for: most servers never are.
+  // Generated on first use: most servers never need them.
   let document: string | null = null;
   let page: string | null = null;
   return [

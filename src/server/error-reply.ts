@@ -1,5 +1,5 @@
-/** What an error is to the caller. Mistakes of the caller are told with the field at fault. Of our own troubles only the
- *  code and the id of the request are told; the rest goes to the log. */
+/** The reply to an error. Mistakes of the caller are reported with the invalid field. Errors of the server only have their code and
+ *  the request id; the details are logged. */
 import type { FastifyError } from "fastify";
 import { type ErrorReply, isLater, statusOf } from "../contract/wire.ts";
 import { ERROR_CODES, type ErrorCode, PerdureError } from "../core/errors.ts";
@@ -14,7 +14,7 @@ export interface ErrorAnswer {
   readonly body: ErrorReply;
 }
 
-/** Errors of Fastify that are the caller's. */
+/** Errors of Fastify that are mistakes of the caller. */
 const FASTIFY: Readonly<Record<string, ErrorCode>> = {
   FST_ERR_CTP_BODY_TOO_LARGE: "body_too_large",
   FST_ERR_CTP_INVALID_MEDIA_TYPE: "unsupported_media_type",
@@ -35,30 +35,30 @@ export function answerTo(
   const known = toKnown(error);
   const code = known?.code ?? "internal";
   const status = statusOf(code);
-  // Refusals of a busy or stopping server are many, and no fault.
+  // Refusals of a busy server, or one that shuts down, are expected.
   if (status >= 500 && code !== "overloaded" && code !== "closed") {
-    // While the store is full or away each request fails: they are counted, and only a log for debugging has each.
-    if (storeState?.failed(error, "requests")) log("debug", "a request failed", { requestId, code });
-    else log("error", "a request failed", { requestId, code, error });
+    // During an outage of the store every request fails: they are counted, and logged at level debug only.
+    if (storeState?.failed(error, "requests")) log("debug", "request failed", { requestId, code });
+    else log("error", "request failed", { requestId, code, error });
   }
-  // The words of a database may name its tables, files and hosts.
+  // Messages of a database may contain names of tables, files and hosts.
   const generic = known === null || status >= 500 || code === "store_refused";
-  const message = generic ? `${ERROR_CODES[code]} (request ${requestId})` : told(known.message, MAX_MESSAGE);
+  const message = generic ? `${ERROR_CODES[code]} (request ${requestId})` : shortened(known.message, MAX_MESSAGE);
   const headers: Record<string, string> = isLater(status) ? { "retry-after": retryAfter(code) } : {};
   const path = known?.path ?? null;
-  return { status, headers, body: { code, message, path: path === null ? null : told(path, MAX_PATH) } };
+  return { status, headers, body: { code, message, path: path === null ? null : shortened(path, MAX_PATH) } };
 }
 
 const LATEST_SECONDS = 3;
 let refusals = 0;
 
-/** Those who were refused because they are too many are spread over some seconds, or they would all be back at once. */
+/** Retries after an overload are spread over a few seconds, so that they do not come back all at once. */
 function retryAfter(code: ErrorCode): string {
   return code === "overloaded" ? String(1 + (refusals++ % LATEST_SECONDS)) : "1";
 }
 
-/** Messages and paths hold what the caller sent: not its secrets, and not a megabyte of it. */
-function told(text: string, limit: number): string {
+/** Messages and paths quote what the caller sent: without secrets, and up to a limit. */
+function shortened(text: string, limit: number): string {
   return redacted(storable(text, limit));
 }
 
@@ -67,7 +67,7 @@ function toKnown(error: unknown): PerdureError | null {
   const { code, statusCode } = (error ?? {}) as Partial<FastifyError>;
   const mapped = code === undefined ? undefined : FASTIFY[code];
   if (mapped !== undefined) return new PerdureError(mapped, ERROR_CODES[mapped]);
-  // The caller went away, or its body broke off while it was read.
-  if (code === "ECONNRESET" || statusCode === 400) return new PerdureError("invalid_request", "the body broke off");
+  // The client disconnected, or the body ended early.
+  if (code === "ECONNRESET" || statusCode === 400) return new PerdureError("invalid_request", "the body is incomplete");
   return null;
 }

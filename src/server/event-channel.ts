@@ -1,7 +1,7 @@
-/** Events for all streams with the same filter: read from the store once, made into text once, and given to each at its own
- *  place. The latest are kept for a while, up to a number of bytes, so that streams that are a little behind, or join in the
- *  middle, need no reads of their own. One that is further behind reads pages, one at a time for all, and those that come to
- *  the same place soon share them. A stream that takes nothing asks for nothing, and keeps nothing alive. */
+/** Events for all streams with the same filter: read from the store once, serialized once, and given to each stream at its own
+ *  position. The latest events are kept in memory up to a limit, so that streams that are slightly behind need no reads of their
+ *  own. Streams that are further behind read pages, one at a time for all streams, and share pages of the same position. A stream
+ *  whose client reads nothing causes no reads and keeps nothing in memory. */
 import { isOutage } from "../core/errors.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import type { EngineFeedOptions } from "../engine/event-feed.ts";
@@ -21,25 +21,25 @@ export interface ChannelParts {
   readonly lastSeq: () => Promise<number>;
 }
 
-/** Bytes that are kept of the latest events, in all channels together; and as many of those that streams are behind. */
+/** Limit of the latest events in memory, of all channels together; and the same for pages of streams that are behind. */
 const KEPT_BYTES = 32 * 1024 * 1024;
 const PAGE = 500;
-/** Pages that streams that are behind are given in one turn of the event loop, all of them together. The kernel takes up to four
- *  megabytes for a peer on this machine that reads nothing, and to copy them is what a stream costs. */
+/** Pages for streams that are behind, per turn of the event loop, of all streams together. Most of the cost is copying: the kernel
+ *  accepts up to 4 MB for a local peer that reads nothing. */
 const PAGES_PER_TURN = 2;
-/** To write to a stream takes about so long: with many of them, pages are made less often, and larger. So all streams together
- *  take no more than about a tenth of the time. */
+/** Approximate time of a write to one stream. With many streams, pages are made less often and larger, so that all writes together
+ *  take about a tenth of the time. */
 const WRITE_MS = 0.15;
 const SHORTEST_PAUSE_MS = 5;
 const OUTAGE_PAUSE_MS = 1_000;
 
-/** What a stream is given: text to be sent, and the place after it. */
+/** Text to be sent, and the position after it. */
 export interface EventChunk {
   readonly text: Buffer;
   readonly upTo: number;
 }
 
-/** A run of events, as text. */
+/** Consecutive events, as text. */
 class EventChannelPage {
   readonly after: number;
   readonly upTo: number;
@@ -62,9 +62,9 @@ class EventChannelPage {
     this.#starts = starts;
   }
 
-  /** What comes after a place within it. */
-  from(place: number): EventChunk {
-    const first = this.#seqs.findIndex((seq) => seq > place);
+  /** The part after a position. */
+  from(position: number): EventChunk {
+    const first = this.#seqs.findIndex((seq) => seq > position);
     const text = first === -1 ? this.text.subarray(0, 0) : this.text.subarray(this.#starts[first]);
     return { text, upTo: this.upTo };
   }
@@ -74,11 +74,11 @@ export function textOf(event: PerdureEvent): string {
   return `id: ${event.seq}\nevent: ${event.name}\ndata: ${JSON.stringify(event)}\n\n`;
 }
 
-/** The channels of a server, by their filters. One is there while a stream is. */
+/** The channels of a server, by filter. A channel exists while it has streams. */
 export class EventChannels {
   readonly #parts: ChannelParts;
   readonly #open = new Map<string, Channel>();
-  /** Pages of those that are behind are read one after the other. */
+  /** Pages for streams that are behind are read one after the other. */
   #reading: Promise<unknown> = Promise.resolve();
   readonly #behind: TurnLimiter;
 
@@ -87,7 +87,7 @@ export class EventChannels {
     this.#behind = new TurnLimiter(PAGES_PER_TURN, parts.clock);
   }
 
-  /** For one stream; `leave` is to be called at its end. */
+  /** For one stream, which must call `leave` at its end. */
   join(which: EventSelection): Channel {
     const name = JSON.stringify([which.jobId ?? null, which.namespace ?? null]);
     const channel = this.#open.get(name) ?? new Channel(this.#parts, which, this.#upkeep(name));
@@ -98,7 +98,7 @@ export class EventChannels {
 
   #upkeep(name: string): ChannelUpkeep {
     return {
-      room: () => KEPT_BYTES / Math.max(1, this.#open.size),
+      maxBytes: () => KEPT_BYTES / Math.max(1, this.#open.size),
       empty: () => void this.#open.delete(name),
       inTurn: (read) => {
         const result = this.#reading.then(read);
@@ -112,10 +112,10 @@ export class EventChannels {
 }
 
 interface ChannelUpkeep {
-  /** Resolves when a page may be given to a stream of this caller that is behind. */
+  /** Resolves when a stream of this caller that is behind may get a page. */
   pass(caller: string): Promise<void>;
-  /** Bytes that this channel may keep. */
-  room(): number;
+  /** The share of this channel in the memory limit. */
+  maxBytes(): number;
   empty(): void;
   inTurn<T>(read: () => Promise<T>): Promise<T>;
 }
@@ -126,13 +126,13 @@ export class Channel {
   readonly #upkeep: ChannelUpkeep;
   readonly #over = new AbortController();
   readonly #waiting = new Set<() => void>();
-  /** Pages of streams that are behind, the latest that were read last. */
+  /** Pages for streams that are behind, in the order in which they were read. */
   readonly #behind = new Map<number, Promise<EventChannelPage>>();
   #behindBytes = 0;
-  /** The latest, oldest first, without gaps. */
+  /** The latest pages, oldest first, without gaps. */
   #kept: EventChannelPage[] = [];
   #keptBytes = 0;
-  /** All that fits is known between these. */
+  /** All matching events between these positions are known. */
   #base = 0;
   #head = 0;
   #started: Promise<void> | null = null;
@@ -152,25 +152,26 @@ export class Channel {
     this.#upkeep.empty();
   }
 
-  /** What comes after this place, as soon as there is something. Null when the signal aborts. Streams that are behind get their
-   *  pages in turn by caller. */
-  async next(place: number, signal: AbortSignal, caller: string): Promise<EventChunk | null> {
+  /** Events after this position, as soon as there are any; null when the signal is aborted. Streams that are behind get pages
+   *  in turn by caller. */
+  async next(position: number, signal: AbortSignal, caller: string): Promise<EventChunk | null> {
     this.#started ??= this.#start();
     await this.#started;
     for (;;) {
       if (this.#broken !== null) throw this.#broken;
       if (signal.aborted) return null;
-      if (place < this.#oldest) return this.#catchUp(place, signal, caller);
-      const page = this.#kept.find(({ upTo }) => upTo > place);
-      if (page !== undefined) return page.from(place);
-      await this.#news(signal);
+      if (position < this.#oldest) return this.#catchUp(position, signal, caller);
+      const page = this.#kept.find(({ upTo }) => upTo > position);
+      if (page !== undefined) return page.from(position);
+      await this.#untilNews(signal);
     }
   }
 
-  /** The place to go on from for whoever has all that fits up to this one: what came since is not for it. */
-  passed(place: number): number {
+  /** The position to resume from for a stream that has all matching events up to this one: later events that do not match are
+   *  skipped. */
+  passed(position: number): number {
     const last = this.#kept.at(-1)?.upTo ?? this.#oldest;
-    return place < last ? place : Math.max(place, this.#head);
+    return position < last ? position : Math.max(position, this.#head);
   }
 
   get #oldest(): number {
@@ -178,7 +179,7 @@ export class Channel {
   }
 
   async #start(): Promise<void> {
-    this.#base = await this.#patiently(() => this.#parts.lastSeq(), this.#over.signal);
+    this.#base = await this.#retryOutages(() => this.#parts.lastSeq(), this.#over.signal);
     this.#head = this.#base;
     void this.#follow().catch((error: unknown) => {
       this.#broken = error;
@@ -212,7 +213,7 @@ export class Channel {
     const page = new EventChannelPage(after, upTo, events);
     this.#kept.push(page);
     this.#keptBytes += page.text.length;
-    while (this.#keptBytes > this.#upkeep.room() && this.#kept.length > 1) {
+    while (this.#keptBytes > this.#upkeep.maxBytes() && this.#kept.length > 1) {
       this.#keptBytes -= (this.#kept.shift() as EventChannelPage).text.length;
     }
     this.#wake();
@@ -222,7 +223,7 @@ export class Channel {
     for (const wake of [...this.#waiting]) wake();
   }
 
-  #news(signal: AbortSignal): Promise<void> {
+  #untilNews(signal: AbortSignal): Promise<void> {
     return new Promise((resolve) => {
       const done = () => {
         this.#waiting.delete(done);
@@ -234,43 +235,43 @@ export class Channel {
     });
   }
 
-  /** Reads a page of what is no longer kept. */
-  async #catchUp(place: number, signal: AbortSignal, caller: string): Promise<EventChunk | null> {
+  /** Reads a page of events that are not in memory any more. */
+  async #catchUp(position: number, signal: AbortSignal, caller: string): Promise<EventChunk | null> {
     await this.#upkeep.pass(caller);
     if (signal.aborted) return null;
-    let reading = this.#behind.get(place);
+    let reading = this.#behind.get(position);
     if (reading === undefined) {
-      reading = this.#upkeep.inTurn(() => this.#patiently(() => this.#read(place), this.#over.signal));
-      this.#behind.set(place, reading);
+      reading = this.#upkeep.inTurn(() => this.#retryOutages(() => this.#read(position), this.#over.signal));
+      this.#behind.set(position, reading);
       reading.then(
-        ({ text }) => void this.#keepSome(text.length),
-        () => void this.#behind.delete(place),
+        ({ text }) => void this.#trimBehind(text.length),
+        () => void this.#behind.delete(position),
       );
     }
     const page = await reading;
-    return signal.aborted ? null : page.from(place);
+    return signal.aborted ? null : page.from(position);
   }
 
-  /** Lets go of the oldest pages where there are more bytes than this channel may keep. */
-  async #keepSome(bytes: number): Promise<void> {
+  /** Drops the oldest pages beyond the memory limit of this channel. */
+  async #trimBehind(bytes: number): Promise<void> {
     this.#behindBytes += bytes;
-    for (const [place, reading] of this.#behind) {
-      if (this.#behindBytes <= this.#upkeep.room() || this.#behind.size === 1) return;
-      this.#behind.delete(place);
+    for (const [position, reading] of this.#behind) {
+      if (this.#behindBytes <= this.#upkeep.maxBytes() || this.#behind.size === 1) return;
+      this.#behind.delete(position);
       this.#behindBytes -= (await reading).text.length;
     }
   }
 
-  async #read(place: number): Promise<EventChannelPage> {
+  async #read(position: number): Promise<EventChannelPage> {
     const oldest = this.#oldest;
-    const query = { ...this.#which, after: place, limit: PAGE };
+    const query = { ...this.#which, after: position, limit: PAGE };
     const { events, upTo, isEnd } = await this.#parts.eventPage(query);
-    // At the end nothing is left before the place where the kept ones begin.
-    return new EventChannelPage(place, isEnd ? Math.max(upTo, oldest) : upTo, events);
+    // At the end no event is left before those that are kept in memory.
+    return new EventChannelPage(position, isEnd ? Math.max(upTo, oldest) : upTo, events);
   }
 
-  /** Whoever follows has a place to go on from: an outage of the store is waited out. */
-  async #patiently<T>(read: () => Promise<T>, signal: AbortSignal): Promise<T> {
+  /** Retries during an outage of the store: a stream resumes at its position. */
+  async #retryOutages<T>(read: () => Promise<T>, signal: AbortSignal): Promise<T> {
     for (;;) {
       try {
         return await read();

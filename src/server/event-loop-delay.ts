@@ -1,11 +1,10 @@
-/** How far the event loop is behind: how long a request that came in the last second or two had to wait for its turn, on
- *  average. A timer says how long each turn was. Within a turn of T milliseconds a request waits T/2 on average, so one turn
- *  of 200 ms in a second is nothing, and turns of a second one after the other are half a second. A turn that is still
- *  under way counts: whoever asks right after a long one knows. */
+/** The delay of the event loop: how long requests of the last second or two had to wait on average. A timer measures the length of
+ *  each turn. In a turn of T milliseconds a request waits T/2 on average, so one turn of 200 ms in a second hardly counts, and
+ *  turns of one second in a row are a delay of half a second. The current turn counts too. */
 import type { Clock } from "../lib/clock.ts";
 
 const TICK_MS = 50;
-/** What happened so long ago counts about a third. */
+/** A turn this long ago counts about a third. */
 const MEMORY_MS = 1_000;
 
 export class EventLoopDelay {

@@ -1,5 +1,4 @@
-/** For whatever watches over the server: is it alive, and can it work. They say yes or no and nothing else, so they need
- *  no token. */
+/** Liveness and readiness probes. They return only yes or no, so they require no token. */
 import { sleep } from "../lib/clock.ts";
 import { JsonText, type ServerParts } from "./context.ts";
 import type { ServedRoute } from "./served-route.ts";
@@ -12,20 +11,20 @@ export function healthRoutes({ engine, keys, stopping }: ServerParts): ServedRou
     share: () => "operator",
   };
 
-  let asking: Promise<boolean> | null = null;
+  let checking: Promise<boolean> | null = null;
 
-  /** Anybody may ask, so all who ask at a time share one question to the store. */
+  /** Concurrent probes share one query to the store, since anyone may send them. */
   function isReady(): Promise<boolean> {
-    // Without the secret in use it can serve no worker that another server let in.
+    // Without the secret in use it does not accept session keys of other servers.
     if (stopping.aborted || keys.missing !== null) return Promise.resolve(false);
-    asking ??= askStore().finally(() => {
-      asking = null;
+    checking ??= checkStore().finally(() => {
+      checking = null;
     });
-    return asking;
+    return checking;
   }
 
-  async function askStore(): Promise<boolean> {
-    // It may still answer what it is asked, and take nothing.
+  async function checkStore(): Promise<boolean> {
+    // A faulty store may still answer reads, but not accept writes.
     if ((engine.store.fault?.() ?? null) !== null) return false;
     const answers = engine.store.settings.get("ready").then(
       () => true,

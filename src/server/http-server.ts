@@ -23,9 +23,8 @@ import { PipelinedRequests } from "./pipelined-requests.ts";
 import { createGuard, isLoopback, setSecurityHeaders } from "./request-guard.ts";
 import { type ErrorForms, formed } from "./served-route.ts";
 
-// How many descriptors this process may have, where the kernel says so. Node raises its soft limit to the hard one.
-
-/** Null where it is not known, as on systems without /proc. */
+/** The limit of file descriptors of this process; Node raises the soft limit to the hard one. Null if it is not known, as on systems
+ *  without /proc. */
 function openFilesLimit(): number | null {
   try {
     const [, soft] = /^Max open files\s+(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
@@ -35,52 +34,54 @@ function openFilesLimit(): number | null {
   }
 }
 
-/** Descriptors that are kept for the store, outputs that are being written and read, and programs: a quarter, at most this. */
+/** File descriptors reserved for the store, for output files and for programs: a quarter, at most this. */
 const MAX_KEPT = 512;
 
-interface ConnectionRoom {
+interface ConnectionCapacity {
   readonly max: number;
   readonly maxDescriptor: number;
 }
 
-/** The most connections that leave enough descriptors for everything else. Where everything else takes more than that,
- *  connections leave half of what is kept. */
-export function connectionsWithin(wanted: number, openFiles: number | null): ConnectionRoom {
+/** The number of connections that leaves enough file descriptors for everything else. If everything else takes more than was
+ *  reserved, connections still leave half of the reserve. */
+export function connectionsWithin(wanted: number, openFiles: number | null): ConnectionCapacity {
   if (openFiles === null) return { max: wanted, maxDescriptor: Number.POSITIVE_INFINITY };
   const kept = Math.min(MAX_KEPT, Math.ceil(openFiles / 4));
   return { max: Math.max(1, Math.min(wanted, openFiles - kept)), maxDescriptor: openFiles - Math.floor(kept / 2) };
 }
-
-// The listener under the routes: limits on connections and headers, one request of a connection at a time, the guard
-// before the router, and a stop that lets requests under way finish.
 
 export interface ListenOptions {
   readonly host: string;
   /** 0: a free one. */
   readonly port: number;
   readonly tls: { readonly cert: string | Buffer; readonly key: string | Buffer } | null;
-  /** Names that the server answers to, beside those it knows itself by. */
+  /** Further values of the Host header that are accepted. */
   readonly allowHosts: readonly string[];
-  /** Listen to other machines without TLS. */
+  /** Permit listening for other machines without TLS. */
   readonly insecure: boolean;
   readonly maxConnections: number;
-  /** Connections of one address that have not sent a valid token. */
+  /** Connections of one address over which no valid token has been sent. */
   readonly maxPerAddress: number;
-  /** How long a TLS handshake, and the head of the first request after it, may take. */
+  /** Time limit of a TLS handshake, and of the head of the first request after it. */
   readonly headersMs: number;
-  /** How long a peer may take nothing of its reply. */
+  /** How long a peer may read nothing of its reply. */
   readonly writeMs: number;
 }
 
 type NodeHandler = (request: IncomingMessage, response: ServerResponse) => void;
 
-/** Which part of the connections is for callers with a valid token: whoever floods the rest takes none of it. */
+/** The share of connections reserved for callers with a valid token, which a flood of others cannot use. */
 const RESERVED = 1 / 4;
-/** How many connections are closed when no descriptor is left. */
+/** Connections that are closed when no file descriptor is left. */
 const SHED = 16;
 const TROUBLE_EVERY_MS = 10_000;
-/** Connections that the kernel keeps until they are accepted (it may keep fewer: somaxconn). A client that does not fit tries again after a second. */
+/** Connections that the kernel queues until they are accepted (it may queue fewer: somaxconn). Others are retried by the client after a
+ *  second. */
 const BACKLOG = 4_096;
+
+/** Listeners of one event of a response. A large reply to a claim has 11 for "close": six of the server, three for sending it as a
+ *  stream, two of Fastify. Node's default of 10 would warn of a leak. */
+const MAX_LISTENERS = 20;
 
 const ids = new WeakMap<IncomingMessage, string>();
 
@@ -89,7 +90,7 @@ export function requestIdOf(request: IncomingMessage): string {
 }
 
 export interface Listening {
-  /** For callers anywhere; the name of this machine where it listens everywhere. */
+  /** For other machines; has the name of this machine if the server listens on all interfaces. */
   readonly url: string;
   /** For callers on this machine. */
   readonly localUrl: string;
@@ -97,22 +98,22 @@ export interface Listening {
 }
 
 interface HttpServerHooks {
-  /** Whether replies hold so much that nobody who reads slowly can be waited for. */
+  /** Whether memory for replies is short, so that slow readers must be disconnected. */
   readonly isPressed: () => boolean;
   readonly errorForms: ErrorForms;
 }
 
 export class HttpServer {
   readonly node: NodeServer;
-  /** Beside one with TLS: certificates hold the names by which others know us, and our own workers are no others. */
+  /** A second listener without TLS on loopback, for our own workers: certificates contain only the public names. */
   readonly #local: NodeServer | null;
   readonly #options: ListenOptions;
   readonly #clock: Clock;
   readonly #log: ServerLog;
   readonly #connections: ServerConnections;
-  /** What each connection was last asked. */
+  /** The response to the latest request of each connection. */
   readonly #current = new WeakMap<ServerConnection, ServerResponse>();
-  readonly #underWay = new Set<ServerResponse>();
+  readonly #inProgress = new Set<ServerResponse>();
   #stopping = false;
   #whenIdle: () => void = () => {};
 
@@ -130,33 +131,33 @@ export class HttpServer {
     const { tls, host, allowHosts, headersMs, writeMs } = options;
     const limits = {
       ...{ maxHeaderSize: 16_384, requireHostHeader: true, insecureHTTPParser: false, noDelay: true },
-      // Of requests, not of replies: a request that is held has been read in full.
+      // These limit requests, not replies: a held request has been read completely.
       ...{ headersTimeout: headersMs, requestTimeout: Math.max(30_000, headersMs), keepAliveTimeout: 65_000 },
       connectionsCheckingInterval: Math.min(2_000, headersMs),
     };
-    const room = this.#room();
-    const shares = { ...room, reserved: Math.floor(room.max * RESERVED), perAddress: options.maxPerAddress };
+    const capacity = this.#capacity();
+    const shares = { ...capacity, reserved: Math.floor(capacity.max * RESERVED), perAddress: options.maxPerAddress };
     this.#connections = new ServerConnections({ ...shares, handshakeMs: headersMs, writeMs }, clock, log, isPressed);
     this.node = tls === null ? createHttp(limits) : createHttps({ ...limits, ...tls, handshakeTimeout: headersMs });
     this.#local = tls === null ? null : createHttp(limits);
     this.#local?.on("clientError", (error, socket) => this.onClientError(error, socket as Socket));
-    const turns = new PipelinedRequests();
-    const arrivals = new ConnectionPriority(clock);
+    const pipelined = new PipelinedRequests();
+    const priority = new ConnectionPriority(clock);
     for (const [node, isTls] of [[this.node, tls !== null] as const, [this.#local, false] as const]) {
       const guard = createGuard({ host, allowHosts, tls: isTls });
       node?.on("connection", (raw: Socket) => {
-        arrivals.accepted();
+        priority.accepted();
         this.#connections.open(raw, isTls);
       });
       if (isTls) node?.on("secureConnection", (socket: Socket) => this.#connections.secured(socket));
       node?.on("request", (request: IncomingMessage, response: ServerResponse) => {
-        turns.take(request, response, () => {
+        pipelined.take(request, response, () => {
           const id = `req_${randomBytes(12).toString("hex")}`;
           ids.set(request, id);
           setSecurityHeaders(response);
           response.setHeader(HEADER.requestId, id);
           this.#track(request, response);
-          arrivals.take(() => {
+          priority.take(() => {
             if (response.closed) return;
             const refused = this.#stopping && !isProbe(request) ? STOPPING : guard(request);
             if (refused === null) handle(request, response);
@@ -167,40 +168,40 @@ export class HttpServer {
     }
   }
 
-  /** A valid token came over this connection. */
+  /** A valid token was sent over this connection. */
   authenticated(socket: Socket): void {
     this.#connections.authenticated(socket);
   }
 
   async listen(): Promise<Listening> {
     const { host, port: wanted, tls } = this.#options;
-    const port = await bound(this.node, host, wanted);
+    const port = await listenOn(this.node, host, wanted);
     for (const node of [this.node, this.#local]) node?.on("error", (error) => this.#onListenerError(error));
     const isEverywhere = host === "0.0.0.0" || host === "::";
     const name = isEverywhere ? hostname() : host.includes(":") ? `[${host}]` : host;
     const url = `${tls === null ? "http" : "https"}://${name}:${port}`;
     if (this.#local === null) return { url, localUrl: isEverywhere ? `http://127.0.0.1:${port}` : url, port };
-    return { url, localUrl: `http://127.0.0.1:${await bound(this.#local, "127.0.0.1", 0)}`, port };
+    return { url, localUrl: `http://127.0.0.1:${await listenOn(this.#local, "127.0.0.1", 0)}`, port };
   }
 
-  /** Takes no more requests, waits for those under way for as long as `graceMs`, then cuts them off. */
+  /** Refuses new requests, waits up to `graceMs` for those in progress, and then closes all connections. */
   async stop(graceMs: number): Promise<void> {
     this.#stopping = true;
     const nodes = [this.node, ...(this.#local === null ? [] : [this.#local])];
     const closed = Promise.all(nodes.map((node) => new Promise<void>((resolve) => node.close(() => resolve()))));
-    for (const response of this.#underWay) if (!response.headersSent) response.setHeader("connection", "close");
+    for (const response of this.#inProgress) if (!response.headersSent) response.setHeader("connection", "close");
     const idle = new Promise<void>((resolve) => {
       this.#whenIdle = resolve;
-      if (this.#underWay.size === 0) resolve();
+      if (this.#inProgress.size === 0) resolve();
     });
     this.#connections.closeIdle();
     await Promise.race([idle, sleep(this.#clock, graceMs, { background: true })]);
-    // Also those that Node does not count among its own: in the middle of a handshake, or half closed.
+    // Also those that Node does not close: in a handshake, or half closed.
     this.#connections.closeAll();
     await closed;
   }
 
-  /** What could not be read as HTTP, or not in time. The connection ends: where the next request would begin is not known. */
+  /** A request that is not valid HTTP, or too slow. The connection is closed, since the start of the next request is not known. */
   onClientError(error: NodeJS.ErrnoException, socket: Socket): void {
     const connection = this.#connections.of(socket);
     if (connection === undefined || error.code === "ECONNRESET" || !socket.writable || this.#isAnswering(connection)) {
@@ -211,13 +212,13 @@ export class HttpServer {
     this.#connections.endWith(socket, unreadable(error.code ?? ""));
   }
 
-  /** A reply to this would be taken for the one to the request before it, or get into its middle. */
+  /** Whether an error reply would be mistaken for the reply to the previous request, or be mixed with it. */
   #isAnswering(connection: ServerConnection): boolean {
     const response = this.#current.get(connection);
     return response !== undefined && connection.isBusy && (response.headersSent || response.req.complete);
   }
 
-  /** Accepting failed, mostly for want of descriptors. Node goes on accepting by itself. */
+  /** Accepting failed, mostly for lack of file descriptors. Node continues to accept. */
   #onListenerError(error: NodeJS.ErrnoException): void {
     this.#connections.shed(SHED);
     const now = this.#clock.monotonic();
@@ -227,15 +228,15 @@ export class HttpServer {
   }
   #troubleAt = Number.NEGATIVE_INFINITY;
 
-  #room(): ConnectionRoom {
+  #capacity(): ConnectionCapacity {
     const { maxConnections } = this.#options;
     const openFiles = openFilesLimit();
-    const room = connectionsWithin(maxConnections, openFiles);
-    if (room.max < maxConnections) {
+    const capacity = connectionsWithin(maxConnections, openFiles);
+    if (capacity.max < maxConnections) {
       const fix = "raise the limit of open files (ulimit -n, LimitNOFILE) or lower server.maxConnections";
-      this.#log("warn", "connections limited by open files", { maxConnections, openFiles, limit: room.max, fix });
+      this.#log("warn", "connections limited by open files", { maxConnections, openFiles, limit: capacity.max, fix });
     }
-    return room;
+    return capacity;
   }
 
   #track(request: IncomingMessage, response: ServerResponse): void {
@@ -244,17 +245,18 @@ export class HttpServer {
       this.#connections.begin(connection);
       this.#current.set(connection, response);
     }
-    this.#underWay.add(response);
+    response.setMaxListeners(MAX_LISTENERS);
+    this.#inProgress.add(response);
     response.once("close", () => {
       if (connection !== undefined) this.#connections.end(connection);
-      this.#underWay.delete(response);
-      if (this.#stopping && this.#underWay.size === 0) this.#whenIdle();
+      this.#inProgress.delete(response);
+      if (this.#stopping && this.#inProgress.size === 0) this.#whenIdle();
     });
   }
 }
 
-/** Listens; the answer is the port. */
-function bound(node: NodeServer, host: string, port: number): Promise<number> {
+/** Listens and returns the port. */
+function listenOn(node: NodeServer, host: string, port: number): Promise<number> {
   return new Promise((resolve, reject) => {
     node.once("error", reject);
     node.listen({ host, port, backlog: BACKLOG }, () => {
@@ -264,9 +266,9 @@ function bound(node: NodeServer, host: string, port: number): Promise<number> {
   });
 }
 
-const STOPPING = new PerdureError("closed", "the server is stopping");
+const STOPPING = new PerdureError("closed", "the server is shutting down");
 
-/** Whoever watches over the server is told to the end how it is. */
+/** Probes are answered during a shutdown too. */
 function isProbe({ url }: IncomingMessage): boolean {
   return url === "/healthz" || url === "/readyz";
 }
@@ -281,7 +283,7 @@ function refuse(
   const { method, socket } = request;
   const { status, headers, body } = formed(answer, errorForms(request.url ?? ""), request.headers);
   log("info", "refused", { requestId: id, status, code: answer.body.code, method, from: socket.remoteAddress });
-  // Whatever follows on this connection is not to be trusted either.
+  // Further requests of this connection are not trusted either.
   const type = "application/json; charset=utf-8";
   response.writeHead(status, { ...headers, "content-type": type, connection: "close" }).end(JSON.stringify(body));
 }
@@ -292,7 +294,7 @@ function unreadable(code: string): string {
     ERR_HTTP_REQUEST_TIMEOUT: "408 Request Timeout",
   };
   const status = statuses[code] ?? "400 Bad Request";
-  const body = JSON.stringify({ code: "invalid_request", message: "this could not be read as HTTP", path: null });
+  const body = JSON.stringify({ code: "invalid_request", message: "the request is not valid HTTP", path: null });
   const head = `HTTP/1.1 ${status}\r\nconnection: close\r\ncontent-type: application/json\r\ncontent-length: ${body.length}`;
   return `${head}\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n\r\n${body}`;
 }
@@ -302,9 +304,9 @@ function checkHost({ host, tls, insecure }: ListenOptions): void {
   throw new ConfigError({
     path: "server.host",
     given: host,
-    allowed: "this machine alone, such as 127.0.0.1",
+    allowed: "a loopback address such as 127.0.0.1",
     problem:
-      `${host} can be reached from other machines, and tokens would travel in the clear; give ` +
-      "--tls-cert/--tls-key, or --insecure to accept the risk, as behind a proxy that has TLS",
+      `${host} accepts connections from other machines, and tokens would be sent unencrypted; pass ` +
+      "--tls-cert/--tls-key, or --insecure to accept the risk, for example behind a TLS proxy",
   });
 }

@@ -1,15 +1,15 @@
-/** The keys with which servers sign what they hand out: session keys and job tokens. They come from outside the database, so
- *  that a copy of it forges nothing; the database has a fingerprint of the one in use. What is signed names its key: while a
- *  secret is replaced, the old key and the new are both accepted. Where keys come from and how they get here is not known here. */
+/** The keys with which servers sign session keys and job tokens. They are not stored in the database, so that a copy of it cannot
+ *  be used to forge them; the database has a fingerprint of the secret in use. Signatures contain the id of their key: while a
+ *  secret is being replaced, the old and the new key are both accepted. Loading the secrets is done elsewhere. */
 import { createHmac, timingSafeEqual } from "node:crypto";
 import { PerdureError } from "../core/errors.ts";
 
-/** A secret, and from when it signs and until when it is accepted; null: always. */
+/** A secret, with the times from which it signs and until which it is accepted; null: no limit. */
 export interface Secret {
   readonly text: string;
   readonly signsFrom: number | null;
   readonly until: number | null;
-  /** It signed before keys had ids: what does not name its key may be of this one. */
+  /** It may have signed before keys had ids: signatures without a key id are checked with it. */
   readonly isUnnamed?: boolean;
 }
 
@@ -18,12 +18,12 @@ interface SigningKey extends Secret {
   readonly print: string;
 }
 
-/** `id_mac`; of earlier versions the mac alone. */
+/** `id_mac`; in earlier versions only the mac. */
 const FORMAT = /^(?:([0-9a-f]{8})_)?([A-Za-z0-9_-]{43})$/;
 const ID_LENGTH = 8;
 
-/** What the store may know of a secret: it proves that two servers have the same, and forges nothing. Its first characters
- *  are the id of the key. */
+/** The fingerprint of a secret, as stored in the database: it shows that two servers have the same secret, and does not reveal it. Its
+ *  first characters are the key id. */
 export function fingerprint(secret: string): string {
   return createHmac("sha256", secret).update("perdure:fingerprint").digest("hex");
 }
@@ -33,12 +33,12 @@ export class KeyRing {
   #keys: readonly SigningKey[] = [];
   #byId = new Map<string, SigningKey>();
   readonly #retired = new Set<string>();
-  /** The fingerprint in the store, where no key here has it. */
+  /** The fingerprint in the store, if no key here has it. */
   #missing: string | null = null;
-  /** Why the keys here are not those that the operator wrote, with the path of their file; null if nothing is wrong. */
+  /** Why the keys in the operator's file could not be loaded, with its path; null if nothing is wrong. */
   fault: string | null = null;
 
-  /** The newest first. */
+  /** Newest first. */
   constructor(secrets: readonly Secret[], now: () => number) {
     this.#now = now;
     this.replace(secrets);
@@ -54,7 +54,7 @@ export class KeyRing {
     this.#retired.clear();
   }
 
-  /** The newest whose time to sign has come. */
+  /** The newest key that signs by now. */
   get current(): { readonly id: string; readonly print: string; readonly signsFrom: number | null } {
     return this.#current();
   }
@@ -65,12 +65,12 @@ export class KeyRing {
     return this.#keys.find(isDue) ?? (this.#keys.at(-1) as SigningKey);
   }
 
-  /** Whether one of the keys, whatever its time, has this fingerprint. */
+  /** Whether one of the keys, even if not in use yet, has this fingerprint. */
   has(print: string): boolean {
     return this.#keys.some((key) => key.print === print);
   }
 
-  /** Ids of keys that are only accepted, and not for ever. */
+  /** Ids of keys that no longer sign, and are accepted for a limited time. */
   get retiring(): readonly string[] {
     const { id: current } = this.#current();
     return this.#keys
@@ -78,12 +78,12 @@ export class KeyRing {
       .map(({ id }) => id);
   }
 
-  /** Nobody has anything signed with this key any more. */
+  /** No signature of this key is in use any more: it is not accepted from now on. */
   retire(id: string): void {
     this.#retired.add(id);
   }
 
-  /** What the store has and this ring has not; null: they agree. */
+  /** The fingerprint that the store has and this ring lacks; null if they agree. */
   set missing(print: string | null) {
     this.#missing = print;
   }
@@ -91,7 +91,7 @@ export class KeyRing {
     return this.#missing;
   }
 
-  /** Before anything is signed for somebody new: other servers would not accept it, nor this one after its next start. */
+  /** To be called before signing for a new caller: without the secret in use, other servers would not accept the signature. */
   requireInUse(): void {
     if (this.#missing !== null) throw new PerdureError("signing_key_missing", MISSING);
   }
@@ -101,7 +101,7 @@ export class KeyRing {
     return `${id}_${mac(secret, `${id}:${text}`)}`;
   }
 
-  /** Whether this was signed here, and with which key: one that does not sign any more is "former". */
+  /** Which key signed this: "former" for one that does not sign any more; null for none. */
   check(text: string, shown: string): "current" | "former" | null {
     const [, id, given = ""] = FORMAT.exec(shown) ?? [];
     if (id === undefined) {
@@ -110,7 +110,7 @@ export class KeyRing {
     }
     const key = this.#byId.get(id);
     if (key === undefined) {
-      // Not "forbidden": it is good, and another server knows it.
+      // Not "forbidden": the signature may be valid, and other servers can check it.
       if (this.#missing?.startsWith(id)) throw new PerdureError("signing_key_missing", MISSING);
       return null;
     }
@@ -124,7 +124,7 @@ export class KeyRing {
 }
 
 const MISSING =
-  "this server does not have the signing secret in use yet; nothing was done, try again or ask another server";
+  "this server does not have the signing secret in use yet; nothing was done, retry or use another server";
 
 function mac(secret: string, text: string): string {
   return createHmac("sha256", secret).update(text).digest("base64url");

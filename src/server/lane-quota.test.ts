@@ -10,8 +10,8 @@ const item = (queue: string, rest: Partial<SubmitItem> = {}): SubmitItem => ({
   ...{ kind: "k", payload: "1", policy, namespace: "a", queue },
   ...rest,
 });
-const OF_TOKEN = "which is the quota of a token and its jobs";
-const OF_NAMESPACE = "which is the quota of a namespace";
+const OF_TOKEN = "the quota of a token and its jobs";
+const OF_NAMESPACE = "the quota of a namespace";
 
 /** A store of lanes as the quota asks for them; `stored` are the queues that exist, with whoever made them. Jobs with the key
  *  "taken" are refused, those with the key "repeated" exist already. */

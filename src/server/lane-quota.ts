@@ -1,5 +1,11 @@
-/** How many lanes (queue, kind and labels together) a token may make in a namespace, and how many may exist in all;
- *  lanes that calls in progress are about to make count too. Claims scan lanes and every process knows them. */
+/** Limits the lanes (combinations of queue, kind and labels) that a token may create in a namespace, and the total. Claims scan
+ *  lanes, and every process keeps them in memory: a submitter must not be able to create millions, nor to use up the quota of
+ *  others.
+ *
+ *  A lane counts for the token that stored its first job, until the lane is deleted; the store has that, so it survives restarts.
+ *  Existing lanes can always be used. Concurrent calls of one server count each other's new lanes; several servers do not, so each
+ *  may exceed a limit by what it is storing at that moment. Children count for the token that submitted the top of their family:
+ *  a job cannot be used to get around the quota. */
 
 import type { Mutable } from "../core/check.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -10,12 +16,12 @@ import type { Clock } from "../lib/clock.ts";
 import type { EventStore, NewLane, QueueStore, Store } from "../store/store.ts";
 import type { ServerLimits } from "./context.ts";
 
-/** Lanes that calls of this server are about to make: they are not in the store yet, and count for a quota all the same.
+/** Lanes that calls of this server are about to create. They are not in the store yet, but count for the quota.
  *
- *  A lane that has been stored stays here until every decision that was begun before has been made: what such a decision read
- *  from the store may be older than the lane. So a lane may count twice for a moment, and none is missed. */
+ *  A stored lane stays here until all decisions that were started before have been made, since those may have read the store before.
+ *  So a lane may count twice for a moment, but is never missed. */
 class PendingLanes {
-  /** By the share that they count for: how many calls are about to make each lane. */
+  /** By share: the number of calls that are about to create each lane. */
   readonly #shares = new Map<string, Map<string, number>>();
   readonly #deciding = new Set<Promise<unknown>>();
 
@@ -33,7 +39,7 @@ class PendingLanes {
     lanes.set(lane, (lanes.get(lane) ?? 0) + 1);
   }
 
-  /** Runs a decision: it reads the store, and adds lanes in the same turn in which it counts them. */
+  /** Runs a decision, which reads the store, and counts and adds lanes in one turn of the event loop. */
   async decide(decision: () => Promise<void>): Promise<void> {
     const deciding = decision();
     this.#deciding.add(deciding);
@@ -63,32 +69,24 @@ class PendingLanes {
   }
 }
 
-// How many lanes (queue, kind and labels together) a token may make in a namespace, and how many there may be in all.
-// Claims look through lanes and every process knows them: whoever may submit must not be able to make millions, nor
-// to use up what others need. A lane counts for whoever stored its first job, until it is deleted: that is in the
-// store, so a restart changes nothing. Lanes that are there may always be used. Calls at the same time count each
-// other's lanes (`pending-lanes.ts`). Servers beside each other do not: each may pass a limit by what it is storing
-// at that moment. Children count for whoever submitted the job at the top of their family, whichever token stores
-// them: a job is no way around the quota of its token.
-
-/** Lanes in which jobs were stored; beyond it they are simply asked for again. */
+/** Lanes that are remembered; others are read again. */
 const MAX_KNOWN = 50_000;
-/** A lane in which a job was stored so lately has not been deleted since: that takes an hour without use. */
+/** A lane in which a job was stored this recently still exists: a lane is deleted after an hour without use. */
 const KNOWN_MS = 600_000;
 const MAX_FAMILIES = 10_000;
 
-/** Whose quota a lane counts for. */
+/** The owner in whose quota a lane counts. */
 export interface LaneOwner {
-  /** As it is stored with the lane. */
+  /** Stored with the lane. */
   readonly key: string;
-  /** As events show it. Lanes of earlier versions are stored under it, and count for every token of that name. */
+  /** As shown in events. Lanes of earlier versions are stored under it, and count for every token of that name. */
   readonly name: string;
 }
 
-/** Of those whose top was pruned: they share one quota, so that none is gained by it. */
+/** The common owner of jobs whose top parent was pruned. */
 const NO_TOP: LaneOwner = { key: "jobs whose parents are gone", name: "jobs whose parents are gone" };
 
-/** By its id: two tokens may have one name. */
+/** By id, since two tokens may have the same name. */
 export function tokenOwner(id: string, name: string): LaneOwner {
   return { key: `token-id:${id}`, name };
 }
@@ -106,19 +104,19 @@ interface LaneQuotaParts {
 
 /** An item whose lane may be new. */
 interface NewLaneItem {
-  readonly place: number;
+  readonly index: number;
   readonly item: Mutable<SubmitItem>;
   readonly name: string;
 }
 
-/** Those of one owner in one namespace. */
+/** The items of one owner in one namespace. */
 interface LaneOwnerItems {
   readonly namespace: string;
   readonly owner: LaneOwner;
   readonly list: NewLaneItem[];
 }
 
-/** What one call was refused, and what it is about to make. */
+/** The items of one call that were refused, and the lanes that it is about to create. */
 interface LaneQuotaDecision {
   readonly refusals: Map<number, PerdureError>;
   readonly pending: [share: string, lane: string][];
@@ -134,8 +132,8 @@ export class LaneQuota {
     this.#parts = parts;
   }
 
-  /** Calls `store` with the items that the quota admits; the others are refused. Items of known lanes cost nothing. New lanes
-   *  count for `owner`, or for whoever the parent of an item belongs to: `item.owner` is set. */
+  /** Calls `store` with the items that the quota admits; the others are refused. Items of known lanes need no reads. New lanes
+   *  count for `owner`, or for the owner of the item's parent; sets `item.owner`. */
   async submit(
     items: readonly SubmitItem[],
     owner: LaneOwner,
@@ -149,14 +147,14 @@ export class LaneQuota {
       for (const group of await this.#grouped(fresh, owner)) {
         await this.#pending.decide(() => this.#decide(group, verdict));
       }
-      const admitted = refusals.size === 0 ? items : items.filter((_, place) => !refusals.has(place));
+      const admitted = refusals.size === 0 ? items : items.filter((_, index) => !refusals.has(index));
       const stored = admitted.length === 0 ? [] : await store(admitted);
       let next = 0;
-      const answers = items.map((_, place): SubmitAnswer => {
-        const error = refusals.get(place);
+      const answers = items.map((_, index): SubmitAnswer => {
+        const error = refusals.get(index);
         return error === undefined ? (stored[next++] as SubmitAnswer) : { status: "refused", error };
       });
-      for (const { place, item, name } of fresh) this.#remember(item, name, answers[place] as SubmitAnswer);
+      for (const { index, item, name } of fresh) this.#remember(item, name, answers[index] as SubmitAnswer);
       return answers;
     } finally {
       this.#pending.remove(pending);
@@ -166,13 +164,13 @@ export class LaneQuota {
   #freshOf(items: readonly Mutable<SubmitItem>[], owner: LaneOwner): NewLaneItem[] {
     const now = this.#parts.clock.monotonic();
     const fresh: NewLaneItem[] = [];
-    for (const [place, item] of items.entries()) {
-      if (!isLane(item)) continue; // it makes none: it is refused with the place of its mistake
+    for (const [index, item] of items.entries()) {
+      if (!isLane(item)) continue; // an invalid item is refused by `store`
       const whose = item.parent == null ? owner : this.#owners.get(item.parent.id);
       if (whose !== undefined) item.owner = whose.key;
       const name = laneName(item);
       const seenAt = this.#known.get(name);
-      if (seenAt === undefined || now - seenAt > KNOWN_MS) fresh.push({ place, item, name });
+      if (seenAt === undefined || now - seenAt > KNOWN_MS) fresh.push({ index, item, name });
     }
     return fresh;
   }
@@ -196,18 +194,18 @@ export class LaneQuota {
     const lanes = new Map(list.map(({ name, item }) => [name, laneOf(item)]));
     const owners = [...new Set([owner.key, owner.name])];
     const use = await store.queues.laneUse({ namespace, owners, lanes: [...lanes.values()] });
-    // No await from here on: what is counted is added in the same turn.
+    // No await from here on: lanes are counted and added in the same turn.
     const existing = new Set([...lanes.keys()].filter((_, i) => use.exists[i] === true));
     const shares = { own: shareOf(namespace, owner), all: JSON.stringify([namespace]) };
     const added = new Set<string>();
     const isOver = (share: string, name: string, used: number, limit: number) =>
       !this.#pending.has(share, name) && used + this.#pending.size(share) >= limit;
-    for (const { place, name } of list) {
+    for (const { index, name } of list) {
       if (existing.has(name) || added.has(name)) continue;
       if (isOver(shares.own, name, use.owned, limits.lanesPerToken)) {
-        refusals.set(place, overOwn(owner.name, namespace, limits.lanesPerToken));
+        refusals.set(index, overOwn(owner.name, namespace, limits.lanesPerToken));
       } else if (isOver(shares.all, name, use.total, limits.lanesPerNamespace)) {
-        refusals.set(place, overAll(namespace, limits.lanesPerNamespace));
+        refusals.set(index, overAll(namespace, limits.lanesPerNamespace));
       } else {
         added.add(name);
         for (const share of [shares.own, shares.all]) {
@@ -218,20 +216,20 @@ export class LaneQuota {
     }
   }
 
-  /** Only where a job was stored in it: a lane that was merely seen, or asked for, may be deleted at any time, or never be made. */
+  /** Remembers a lane in which a job was stored. One that was only read may be deleted at any time, or never be created. */
   #remember({ queue = "default" }: SubmitItem, name: string, answer: SubmitAnswer): void {
-    // That of a single run goes with its last job, whenever that is.
+    // The lane of a single `perdure run` is deleted with its last job.
     if (answer.status !== "ok" || !answer.created || isRunQueue(queue)) return;
     if (this.#known.size > MAX_KNOWN) this.#known.clear();
     this.#known.set(name, this.#parts.clock.monotonic());
   }
 
-  /** Who submitted the job at the top of this one's family. */
+  /** The token that submitted the job at the top of this job's family. */
   async #ownerOf(jobId: string, namespace: string): Promise<LaneOwner> {
     const known = this.#owners.get(jobId);
     if (known !== undefined) return known;
     const owner = await this.#readOwner(jobId, namespace);
-    // One that does not exist yet may be submitted later, under an id that was given out for its input.
+    // A job that does not exist yet may be submitted later, with an id that was created for its upload.
     if (owner === NO_TOP) return owner;
     if (this.#owners.size >= MAX_FAMILIES) this.#owners.clear();
     this.#owners.set(jobId, owner);
@@ -278,18 +276,18 @@ function laneName({ namespace, queue, kind, labels }: SubmitItem): string {
 }
 
 const ADVICE =
-  "use those that exist, and put what differs into the input or a tag; those without jobs are deleted an hour after their last use";
+  "use existing combinations, and put varying values into the input or a tag; unused combinations are deleted after an hour";
 
 function overOwn(owner: string, namespace: string, limit: number): PerdureError {
   const message =
-    `${owner} has made ${limit} different combinations of queue, kind and labels in the namespace ${namespace}, which is the ` +
-    `quota of a token and its jobs (server.laneQuota); ${ADVICE}`;
+    `${owner} has created ${limit} different combinations of queue, kind and labels in the namespace ${namespace}, the quota ` +
+    `of a token and its jobs (server.laneQuota); ${ADVICE}`;
   return new PerdureError("too_many_requests", message);
 }
 
 function overAll(namespace: string, limit: number): PerdureError {
   const message =
-    `the namespace ${namespace} has ${limit} different combinations of queue, kind and labels, which is the quota of a ` +
-    `namespace; ${ADVICE}`;
+    `the namespace ${namespace} has ${limit} different combinations of queue, kind and labels, the quota of a namespace; ` +
+    ADVICE;
   return new PerdureError("too_many_requests", message);
 }

@@ -1,20 +1,20 @@
-/** The server's log: one record is one line, whatever its fields hold. As JSON for machines, as text for people; in both,
- *  characters that could end a line or steer a terminal are escaped, and what looks like a token loses its secret. */
+/** The server's log: one record is one line, as JSON or as text. Characters that could end a line or control a terminal are escaped,
+ *  and secrets of tokens are redacted. */
 import { PerdureError } from "../core/errors.ts";
 
 export type LogLevel = "error" | "warn" | "info" | "debug";
-/** Fields are data, never part of the message: one record is one line, whatever they hold. */
+/** Messages are constant; data goes into the fields. */
 export type ServerLog = (level: LogLevel, message: string, fields?: LogFields) => void;
 export type LogFields = Readonly<Record<string | symbol, unknown>>;
 
 const RANK: Readonly<Record<LogLevel, number>> = { error: 0, warn: 1, info: 2, debug: 3 };
 
-/** A key of the fields of a record: keys that only its JSON form has, for readers with a format of their own. They stand first, and
- *  in place of ours where the names are equal. */
+/** A field whose entries are added to the JSON form of a record only, for readers that expect their own format. They come first, and
+ *  override ours of the same name. */
 export const JSON_KEYS = Symbol("keys of the JSON form");
 
 export interface LogOptions {
-  /** Takes whole lines, each with its line end. */
+  /** Called with whole lines, each with its newline. */
   readonly write: (line: string) => void;
   readonly now: () => number;
   /** Default: info. */
@@ -28,25 +28,25 @@ export function createLog({ write, now, level = "info", form = "json" }: LogOpti
   return (recordLevel, message, fields = {}) => {
     if (RANK[recordLevel] > limit) return;
     const at = new Date(now()).toISOString();
-    const told = plain(fields);
+    const data = plain(fields);
     const line =
       form === "json"
-        ? toJson({ ...jsonKeys(fields), at, level: recordLevel, message, ...told, ...jsonKeys(fields) })
-        : toText(at, recordLevel, message, told);
+        ? toJson({ ...jsonKeys(fields), at, level: recordLevel, message, ...data, ...jsonKeys(fields) })
+        : toText(at, recordLevel, message, data);
     try {
       write(`${safeLine(line)}\n`);
     } catch {
-      // There is nobody else to tell.
+      // A log that cannot be written has nowhere to report it.
     }
   };
 }
 
-/** What a line of any log may hold: nothing that ends it or steers a terminal, and no secret. */
+/** Makes a line safe for any log: escapes control characters, and redacts secrets. */
 export function safeLine(line: string): string {
   return redacted(escaped(line));
 }
 
-/** The secret of whatever looks like a token goes; its id stays, to find it by. */
+/** Removes the secrets of tokens; their ids stay. */
 export function redacted(text: string): string {
   return text.replaceAll(/(pdr_[A-Za-z0-9]{1,16}_|pdj_[a-z0-9]{1,26}_|pds_)[A-Za-z0-9_-]+/g, "$1[redacted]");
 }
@@ -55,15 +55,15 @@ function jsonKeys(fields: LogFields): object {
   return (fields[JSON_KEYS] ?? {}) as object;
 }
 
-/** Errors become text: JSON would make `{}` of them. */
+/** Errors become text: as JSON they would be `{}`. */
 function plain(fields: LogFields): Record<string, unknown> {
   return Object.fromEntries(
-    Object.entries(fields).map(([name, value]) => [name, value instanceof Error ? told(value) : value]),
+    Object.entries(fields).map(([name, value]) => [name, value instanceof Error ? errorText(value) : value]),
   );
 }
 
-/** Without a stack where that says nothing: the store is at fault. */
-function told(error: Error): string {
+/** With its stack, except for errors of the store. */
+function errorText(error: Error): string {
   if (error instanceof PerdureError && error.code.startsWith("store_")) return `${error.code}: ${error.message}`;
   const cause = error.cause instanceof Error ? `\ncaused by ${error.cause.stack ?? String(error.cause)}` : "";
   return `${error.stack ?? String(error)}${cause}`;
@@ -85,8 +85,8 @@ function toText(at: string, level: string, message: string, fields: Record<strin
   return `${at} ${level.padEnd(5)} ${message}${pairs.join("")}`;
 }
 
-// Control characters, line separators, and marks that turn the direction of text or are not seen at all.
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for
+// Control characters, line separators, and characters that are invisible or change the direction of text.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is searched for
 const UNSAFE = /[\u0000-\u001f\u007f-\u009f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g;
 
 function escaped(line: string): string {

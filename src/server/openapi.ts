@@ -1,4 +1,4 @@
-/** The OpenAPI document, made from the tables that the server itself works by. */
+/** The OpenAPI document, generated from the tables that the server itself uses. */
 
 import { OPERATIONS } from "../contract/operations.ts";
 import { ROUTES, type Route, type RouteName } from "../contract/routes.ts";
@@ -14,7 +14,7 @@ interface ObjectSchema {
 }
 
 const JSON_TYPE = "application/json";
-const REST = "The rest of the path; its slashes are kept as they are.";
+const REST = "The remaining path; its slashes are not escaped.";
 
 export function openApiDocument(version: string): Json {
   const paths: Record<string, Record<string, Json>> = {};
@@ -29,7 +29,7 @@ export function openApiDocument(version: string): Json {
       title: "Perdure",
       version,
       description:
-        `The HTTP interface of Perdure, version ${API_VERSION}. 4xx, 503 and 507: nothing was done. Any other 5xx: it may ` +
+        `The HTTP API of Perdure, version ${API_VERSION}. After 4xx, 503 and 507 nothing was done. After any other 5xx it may ` +
         "have been done, and repeating it is safe (a submit with its key, a claim with its id, a report with its id).",
     },
     servers: [{ url: "/" }],
@@ -50,18 +50,18 @@ export function openApiDocument(version: string): Json {
   };
 }
 
-/** `/v1/jobs/:id/files/*` is told as `/v1/jobs/{id}/files/{path}`. */
+/** `/v1/jobs/:id/files/*` becomes `/v1/jobs/{id}/files/{path}`. */
 export function openApiPath(path: string): string {
   return path.replaceAll(/:([a-zA-Z]+)/g, "{$1}").replace("*", "{path}");
 }
 
-/** The views that an operation takes. */
+/** The views that an operation supports. */
 const VIEWS: Readonly<Partial<Record<RouteName, readonly string[]>>> = {
   getJob: JOB_VIEW_NAMES,
   listJobEvents: EVENT_VIEW_NAMES,
 };
 
-/** An operation's description, with its views and the scope it needs. */
+/** The description of an operation, with its views and the required scope. */
 export function descriptionOf(name: RouteName, route: Route): string {
   const { description }: Operation = OPERATIONS[name];
   const views = VIEWS[name];
@@ -71,8 +71,8 @@ export function descriptionOf(name: RouteName, route: Route): string {
 
 function scopeText({ scope }: Route): string {
   return scope === null
-    ? "Any valid token will do."
-    : `Needs the scope \`${scope}\`${scope === "admin" ? "" : ", or `admin`"}.`;
+    ? "Requires any valid token."
+    : `Requires the scope \`${scope}\`${scope === "admin" ? "" : ", or `admin`"}.`;
 }
 
 function operationOf(name: RouteName, route: Route, operation: Operation): Json {
@@ -102,9 +102,7 @@ function parametersOf({ params, query, session = false, lease = false, holder = 
         : { name, in: "path", required: true, schema },
     ),
     ...fieldsOf(query).map(({ name, schema, required }) => ({ name, in: "query", required, schema })),
-    ...(session || holder
-      ? [header(HEADER.sessionKey, "The key that was given when the session was opened.", session)]
-      : []),
+    ...(session || holder ? [header(HEADER.sessionKey, "The key returned when the session was opened.", session)] : []),
     ...(lease || holder ? [header(HEADER.lease, "The lease token of the claim.", lease)] : []),
     { $ref: "#/components/parameters/namespace" },
   ];

@@ -1,5 +1,5 @@
-/** What every request passes between the router and its handler, and every error on its way out: auth on the matched
- *  route, the type of the body, admission, the schema, the access log. */
+/** What every request passes between the router and its handler: authentication for the matched route, the type of the body,
+ *  admission, the schema, the access log; and the handling of errors. */
 
 import type { Socket } from "node:net";
 import type { FastifyInstance, FastifyReply, FastifyRequest } from "fastify";
@@ -34,11 +34,11 @@ export interface Pipeline {
   readonly admission: Admission;
   readonly bodyLimit: number;
   readonly log: ServerLog;
-  /** A valid token came over this connection. */
+  /** A valid token was sent over this connection. */
   readonly authenticated: (socket: Socket) => void;
   readonly storeState: Pick<StoreState, "failed">;
   readonly errorForms: ErrorForms;
-  /** Who needs no token for the routes near this address; null where all do. */
+  /** The anonymous access of the routes near this address; null if there is none. */
   readonly anonymousAt: (url: string) => AnonymousAccess | null;
 }
 
@@ -50,7 +50,7 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
   addParsers(app, bodyLimit);
 
   app.addHook("onRequest", async (request, reply) => {
-    // Before anything can be refused: a worker learns from an error, too, what this server knows.
+    // First of all, so that errors have the features of this server too.
     if (request.headers[HEADER.features] !== undefined) reply.header(HEADER.features, OWN_FEATURES);
     const served = request.is404 ? null : (request.routeOptions.config.served ?? null);
     if (served?.access.open) return;
@@ -63,7 +63,7 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
     checkContent(request, route, bodyLimit);
     const ticket = admission.enter(route.share(request), bytesOf(request, route, bodyLimit));
     request.ticket = ticket;
-    // The caller may have gone while its token was looked up.
+    // The client may have disconnected while its token was checked.
     if (reply.raw.closed) ticket.leave();
     else reply.raw.once("close", () => ticket.leave());
   });
@@ -72,7 +72,7 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
     if (served === undefined) return;
     if (isOfUnknownSize(request)) request.ticket?.read(textOf(request).length);
     checkInput(request, served);
-    // The body of a stream is read by the handler, as slowly as it comes.
+    // A streamed body is read by the handler, at the pace of the client.
     if (served.accepts.includes("application/json")) request.ticket?.begin();
   });
   app.addHook("onResponse", async (request, reply) => {
@@ -88,11 +88,11 @@ export function addPipeline(app: FastifyInstance, pipeline: Pipeline): void {
 
   const fail = errorSender(pipeline);
   app.setErrorHandler((error, request, reply) => fail(error, request, reply));
-  // Auth has answered already; this is what the router wants to have.
-  app.setNotFoundHandler((request, reply) => fail(new PerdureError("not_found", "nothing is here"), request, reply));
+  // Required by Fastify; authentication has already answered.
+  app.setNotFoundHandler((request, reply) => fail(new PerdureError("not_found", "no such route"), request, reply));
 }
 
-/** For an address that the router cannot read: it is one that is not there. */
+/** For a URL that the router cannot parse: answered like one without a route. */
 export function answerUnroutable(pipeline: Pipeline) {
   const fail = errorSender(pipeline);
   return async (error: unknown, request: FastifyRequest, reply: FastifyReply): Promise<void> => {
@@ -104,8 +104,8 @@ export function answerUnroutable(pipeline: Pipeline) {
   };
 }
 
-/** Who is turned away does not keep a connection that somebody else could have. One that is to come again soon does: a new
- *  connection would cost more than the request. */
+/** The connection is closed after these statuses, so that others can use its slot, but not after `overloaded`: the client will retry
+ *  soon, and a new connection costs more than the request. */
 const ENDS: ReadonlySet<number> = new Set([401, 429, 503]);
 
 function errorSender({ log, bodyLimit, storeState, errorForms }: Pipeline) {
@@ -124,14 +124,14 @@ function errorSender({ log, bodyLimit, storeState, errorForms }: Pipeline) {
   };
 }
 
-/** Whether the rest of a refused body is too long to be read and thrown away. Who is cut off while sending does not always
- *  get to read why. */
+/** Whether the rest of a refused body is too long to be read and discarded. A client that is disconnected while it is sending may not
+ *  read the error. */
 function isTooMuchToSkip({ raw, headers }: FastifyRequest, bodyLimit: number): boolean {
   if (raw.complete) return false;
   return headers["transfer-encoding"] !== undefined || Number(headers["content-length"] ?? 0) > 4 * bodyLimit;
 }
 
-/** What a body may take of our memory. A stream is read a piece at a time. */
+/** The memory that a body may take. A stream is read in pieces. */
 function bytesOf(request: FastifyRequest, route: ServedRoute, bodyLimit: number): number {
   if (!route.accepts.includes("application/json")) return 65_536;
   return isOfUnknownSize(request) ? bodyLimit : Number(request.headers["content-length"] ?? 0);

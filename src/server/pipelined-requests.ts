@@ -1,11 +1,11 @@
-/** Requests of one connection, one after the other. Node reads ahead: of a burst that was sent in one piece it makes all
- *  requests at once, and starts them. Here the next one is started when the reply before it has been sent in full. */
+/** Runs the requests of one connection one after the other. Node parses pipelined requests ahead and starts all of them at once;
+ *  here the next one is started when the reply to the previous one has been sent. */
 import type { IncomingMessage, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 
-/** No client of ours sends a request before it has the reply to the one before; some others send a few. */
+/** Waiting requests per connection. Our clients do not pipeline; some others send a few requests ahead. */
 export const MAX_AHEAD = 32;
-/** On all connections together. Each takes some kilobytes. */
+/** On all connections together. Each takes a few kilobytes. */
 export const MAX_AHEAD_IN_ALL = 2_000;
 
 type StartRequest = () => void;
@@ -17,40 +17,40 @@ interface ConnectionQueue {
 }
 
 export class PipelinedRequests {
-  readonly #lines = new WeakMap<Socket, ConnectionQueue>();
+  readonly #queues = new WeakMap<Socket, ConnectionQueue>();
   #waiting = 0;
 
-  /** Starts it now or later. A connection on which too many wait is destroyed. */
+  /** Starts the request now or later. A connection with too many waiting requests is destroyed. */
   take({ socket }: IncomingMessage, response: ServerResponse, start: StartRequest): void {
-    const line = this.#lineOf(socket);
+    const queue = this.#queueOf(socket);
     const run = () => {
-      line.isBusy = true;
-      response.once("close", () => this.#next(socket, line));
+      queue.isBusy = true;
+      response.once("close", () => this.#next(socket, queue));
       start();
     };
-    if (!line.isBusy) run();
-    else if (line.waiting.length >= MAX_AHEAD || this.#waiting >= MAX_AHEAD_IN_ALL) socket.destroy();
+    if (!queue.isBusy) run();
+    else if (queue.waiting.length >= MAX_AHEAD || this.#waiting >= MAX_AHEAD_IN_ALL) socket.destroy();
     else {
-      line.waiting.push(run);
+      queue.waiting.push(run);
       this.#waiting += 1;
-      // What was read of the socket is here already; nothing is to be added to it.
+      // No further requests are read until the queue is empty.
       socket.pause();
     }
   }
 
-  #lineOf(socket: Socket): ConnectionQueue {
-    const known = this.#lines.get(socket);
+  #queueOf(socket: Socket): ConnectionQueue {
+    const known = this.#queues.get(socket);
     if (known !== undefined) return known;
-    const line: ConnectionQueue = { isBusy: false, waiting: [] };
-    this.#lines.set(socket, line);
-    socket.once("close", () => this.#drop(line));
-    return line;
+    const queue: ConnectionQueue = { isBusy: false, waiting: [] };
+    this.#queues.set(socket, queue);
+    socket.once("close", () => this.#drop(queue));
+    return queue;
   }
 
-  #next(socket: Socket, line: ConnectionQueue): void {
-    line.isBusy = false;
-    if (socket.destroyed) this.#drop(line);
-    const run = line.waiting.shift();
+  #next(socket: Socket, queue: ConnectionQueue): void {
+    queue.isBusy = false;
+    if (socket.destroyed) this.#drop(queue);
+    const run = queue.waiting.shift();
     if (run === undefined) {
       if (!socket.destroyed && socket.isPaused()) socket.resume();
       return;

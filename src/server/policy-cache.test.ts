@@ -41,7 +41,7 @@ it("takes so many different policies of one request, each as often as it comes",
   const first = policies.of({ maxAttempts: 1 });
   for (const n of [2, 3, 1, 2, 3]) expect(policies.of({ maxAttempts: n }).maxAttempts).toBe(n);
   expect(policies.of({ maxAttempts: 1 })).toBe(first);
-  expect(() => policies.of({ maxAttempts: 4 })).toThrow(/^a request may hold 3 different retry policies/);
+  expect(() => policies.of({ maxAttempts: 4 })).toThrow(/^a request may have at most 3 different retry policies/);
 });
 
 it("counts policies with the word null in them, as all others", () => {
@@ -51,5 +51,5 @@ it("counts policies with the word null in them, as all others", () => {
   const first = policies.of(ofNull(1));
   for (const n of [2, 3, 1]) policies.of(ofNull(n));
   expect(policies.of(ofNull(1))).toBe(first);
-  expect(() => policies.of(ofNull(4))).toThrow(/^a request may hold 3 different retry policies/);
+  expect(() => policies.of(ofNull(4))).toThrow(/^a request may have at most 3 different retry policies/);
 });

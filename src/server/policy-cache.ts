@@ -1,15 +1,15 @@
-/** Policies that came lately, by their JSON text: each request is parsed anew, and resolving a policy costs more than all
- *  else that is done to a job here. Bounded by bytes: strangers choose them. */
+/** A cache of resolved policies by their JSON text: resolving a policy costs more than all other work on a submit. Bounded by bytes,
+ *  since callers choose the policies. */
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { Policy, PolicyInput } from "../core/policy/policy.ts";
 import { MAX_POLICY_BYTES, resolvePolicy } from "../core/policy/resolve-policy.ts";
 import { ByteCache } from "../lib/byte-cache.ts";
 
-/** Of all policies that are kept, as they lie in memory. */
+/** Memory of all cached policies. */
 const CACHE_BYTES = 8 * 1024 * 1024;
 /** Objects take about four times the bytes of their JSON. */
 const OBJECT_FACTOR = 4;
-/** What is written in full may be shorter than what was given, but not by more than this. Longer ones are not looked into. */
+/** A policy in full may be shorter than its input, but not by more than this factor. Longer inputs are refused unread. */
 const MAX_TEXT = 4 * MAX_POLICY_BYTES;
 
 export class PolicyCache {
@@ -39,11 +39,11 @@ export class PolicyCache {
   }
 }
 
-/** The policies of one request, of which there may be so many different ones. */
+/** The policies of one request, with a limit on the number of different ones. */
 export class RequestPolicies {
   readonly #cache: PolicyCache;
   readonly #limit: number;
-  /** Null: it counts, but the text does not name it. */
+  /** Null: counted, but the text does not identify it. */
   readonly #byText = new Map<string, Policy | null>();
 
   constructor(cache: PolicyCache, limit: number) {
@@ -56,7 +56,7 @@ export class RequestPolicies {
     const known = this.#byText.get(text);
     if (known != null && isExact(text, retry)) return known;
     if (known === undefined && this.#byText.size >= this.#limit) {
-      const message = `a request may hold ${this.#limit} different retry policies, and this job has one more; send it in another request`;
+      const message = `a request may have at most ${this.#limit} different retry policies; send this job in another request`;
       throw new PerdureError("too_many_requests", message, { path: "retry" });
     }
     const policy = this.#cache.ofText(text, retry);
@@ -65,7 +65,7 @@ export class RequestPolicies {
   }
 }
 
-/** Whether the text names this policy and no other: 1e400 is Infinity once parsed, and null as text again. */
+/** Whether the text identifies this policy. Not if it has a number like 1e400, which is Infinity when parsed and null as text. */
 function isExact(text: string, retry: unknown): boolean {
   if (!text.includes("null")) return true;
   let isKept = true;

@@ -1,11 +1,11 @@
-/** How many searches, counts and lists are made at a time. The others wait for their turn, callers one after the other, so
- *  that one with many clients does not keep all others waiting; and not for long: then they are refused. */
+/** Limits concurrent searches, counts and lists. Others wait, in turn by caller, so that a caller with many requests does not block
+ *  all others. After a short wait they are refused. */
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 
 export interface ReadLimits {
   readonly atOnce: number;
-  /** Of one caller, and of all. */
+  /** Waiting reads of one caller, and of all. */
   readonly maxWaitingOfOne: number;
   readonly maxWaiting: number;
   readonly maxWaitMs: number;
@@ -20,7 +20,7 @@ export class ReadGate {
   readonly #clock: Clock;
   /** By caller, in the order of their turns. */
   readonly #queues = new Map<string, WaitingRead[]>();
-  #underWay = 0;
+  #inProgress = 0;
   #waiting = 0;
 
   constructor(limits: ReadLimits, clock: Clock) {
@@ -28,9 +28,9 @@ export class ReadGate {
     this.#clock = clock;
   }
 
-  /** Resolves when it is the caller's turn, with what is to be called when the read is over; or throws. */
+  /** Resolves when it is the caller's turn, with a function to be called at the end of the read; or throws `overloaded`. */
   async enter(caller: string): Promise<() => void> {
-    if (this.#underWay < this.#limits.atOnce) this.#underWay += 1;
+    if (this.#inProgress < this.#limits.atOnce) this.#inProgress += 1;
     else await this.#turn(caller);
     let isOver = false;
     return () => {
@@ -43,7 +43,7 @@ export class ReadGate {
   #turn(caller: string): Promise<void> {
     const { maxWaiting, maxWaitingOfOne, maxWaitMs } = this.#limits;
     const queue = this.#queues.get(caller) ?? [];
-    if (this.#waiting >= maxWaiting || queue.length >= maxWaitingOfOne) throw refused("too many reads wait");
+    if (this.#waiting >= maxWaiting || queue.length >= maxWaitingOfOne) throw refused("too many waiting reads");
     this.#queues.set(caller, queue);
     this.#waiting += 1;
     return new Promise((resolve, reject) => {
@@ -59,7 +59,7 @@ export class ReadGate {
           queue.splice(queue.indexOf(waiting), 1);
           if (queue.length === 0) this.#queues.delete(caller);
           this.#waiting -= 1;
-          reject(refused("a read has waited too long for its turn"));
+          reject(refused("the read waited too long"));
         },
         { background: true },
       );
@@ -67,11 +67,11 @@ export class ReadGate {
     });
   }
 
-  /** The longest-waiting read of the caller whose turn it is; the caller goes to the end of the line. */
+  /** Starts the oldest read of the next caller, and moves that caller to the end. */
   #next(): void {
     const [first] = this.#queues;
     if (first === undefined) {
-      this.#underWay -= 1;
+      this.#inProgress -= 1;
       return;
     }
     const [caller, queue] = first;

@@ -57,12 +57,12 @@ describe("the budget of replies", () => {
     const again = enter("a", "s1");
     expect(again).toBeInstanceOf(Promise);
     const [third, other] = [enter("a", "s3") as ReplyGrant, enter("b", "s1") as ReplyGrant];
-    expect([third.room, other.room]).toEqual([-10, 50]);
+    expect([third.freeBytes, other.freeBytes]).toEqual([-10, 50]);
     third.made(1);
     slow[0]?.release();
-    expect([(await again).room, timers.size]).toEqual([19, 0]);
+    expect([(await again).freeBytes, timers.size]).toEqual([19, 0]);
     other.made(10);
-    expect(third.room).toBe(19);
+    expect(third.freeBytes).toBe(19);
   });
 
   it("refuses who has waited too long, and at once where too many wait", async () => {

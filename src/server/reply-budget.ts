@@ -1,9 +1,9 @@
-/** How much memory replies may hold, from before they are made until the kernel has taken their last byte. Whoever asks while
- *  there is none waits for a moment, and is then refused with 503, before anything is read for it. Each kind of caller has a
- *  budget of its own, and one token at most half of it: who does not read its replies takes nothing from others.
+/** Limits the memory of replies, from before they are made until the kernel has accepted their last byte. A request without memory
+ *  for its reply waits for a moment and is then refused with 503, before anything is read for it. Each kind of caller has its own
+ *  budget, of which one token can use at most half: a client that does not read its replies affects no others.
  *
- *  Workers of a fleet share a token. Their claims are therefore let in by session: one whose own replies were taken is let in
- *  whatever other sessions hold, and asks its grant how large its reply may be. */
+ *  Workers of a fleet share a token, so their claims are admitted by session: a session that has read its own replies is admitted
+ *  whatever other sessions hold, and its grant limits the size of the reply. */
 import { PerdureError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 
@@ -15,22 +15,22 @@ export interface ReplyLimits {
 }
 
 export const REPLIES: ReplyLimits = {
-  maxBytes: 64 * 1024 * 1024, // a page of jobs has 8 MB, and more where single jobs are large
+  maxBytes: 64 * 1024 * 1024, // a page of jobs has 8 MB, or more if single jobs are large
   maxWaiting: 500,
-  maxWaitMs: 1_000, // whoever is overloaded says so within a second
+  maxWaitMs: 1_000, // an overload is reported within a second
 };
 
-/** A request that may make its reply. */
+/** Memory for one reply. */
 export interface ReplyGrant {
   /** Bytes that are free for this reply now. */
-  readonly room: number;
-  /** It has so many bytes; before, a guess was assumed. */
+  readonly freeBytes: number;
+  /** The reply has this many bytes; before, a guess was assumed. */
   made(bytes: number): void;
-  /** Sent, or not to be sent any more. */
+  /** The reply was sent, or will not be sent. */
   release(): void;
 }
 
-/** Whom replies are counted for: a token, and the session of a worker where there is one. */
+/** For whom a reply is counted: a token, and the session of a worker if there is one. */
 export interface ReplyHolder {
   readonly who: string;
   readonly session?: string;
@@ -50,9 +50,9 @@ interface ReplyPool {
   readonly waiting: Set<Waiter>;
 }
 
-/** How long memory still counts as short after it was. */
+/** Memory counts as short for this long after it was. */
 const PRESSED_MS = 2_000;
-/** A session is let in until it holds a quarter: one or two replies to claims. */
+/** A session is admitted until it holds a quarter: one or two replies to claims. */
 const SESSIONS = 4;
 
 export class ReplyBudget {
@@ -71,7 +71,7 @@ export class ReplyBudget {
     return this.#limits.maxBytes;
   }
 
-  /** Somebody waits for memory, or there was none for a reply a moment ago. */
+  /** Memory is short: a reply is waiting for it, or had none recently. */
   get isPressed(): boolean {
     return this.#waiting > 0 || this.#clock.monotonic() - this.#shortAt < PRESSED_MS;
   }
@@ -83,7 +83,7 @@ export class ReplyBudget {
     return sum;
   }
 
-  /** A grant now, or a promise of one; throws, or rejects, where there is no memory. */
+  /** A grant, or a promise of one; throws or rejects with `overloaded` if there is no memory. */
   enter(kind: string, holder: ReplyHolder, guess: number): ReplyGrant | Promise<ReplyGrant> {
     const pool = this.#poolOf(kind);
     if (this.#fits(pool, holder, guess)) return this.#grant(pool, holder, guess);
@@ -117,13 +117,13 @@ export class ReplyBudget {
   }
 
   #fits(pool: ReplyPool, { who, session }: ReplyHolder, guess: number): boolean {
-    if (session === undefined) return guess <= this.#room(pool, who);
+    if (session === undefined) return guess <= this.#freeBytes(pool, who);
     return (pool.bySession.get(withinToken(who, session)) ?? 0) <= this.#limits.maxBytes / SESSIONS;
   }
 
-  /** Bytes that are free for a token; below zero where it holds too much. Of a token that holds more than its half, for large
-   *  replies, only the half counts against others. */
-  #room(pool: ReplyPool, who: string): number {
+  /** Bytes that are free for a token; negative if it holds too much. If a token holds more than its half, for large replies, only the
+   *  half counts against others. */
+  #freeBytes(pool: ReplyPool, who: string): number {
     const { maxBytes } = this.#limits;
     const most = maxBytes / 2;
     let sum = 0;
@@ -140,19 +140,19 @@ export class ReplyBudget {
       if (session !== undefined) addTo(pool.bySession, withinToken(who, session), more);
       if (more < 0 && pool.waiting.size > 0) this.#admit(pool);
     };
-    const room = () => this.#room(pool, who);
+    const freeBytes = () => this.#freeBytes(pool, who);
     count(guess);
     let isReleased = false;
     return {
-      get room() {
-        return room();
+      get freeBytes() {
+        return freeBytes();
       },
-      // A reply may be made for a caller that has gone: nobody would give its bytes back.
+      // After the release the client has disconnected: the bytes would never be released.
       made: (bytes) => {
         if (isReleased) return;
         count(bytes);
-        // A claim is answered with one job at least, also where there is no memory for it.
-        if (session !== undefined && room() < 0) this.#shortAt = this.#clock.monotonic();
+        // A claim is answered with at least one job, even without memory for it.
+        if (session !== undefined && freeBytes() < 0) this.#shortAt = this.#clock.monotonic();
       },
       release: () => {
         isReleased = true;
@@ -161,7 +161,7 @@ export class ReplyBudget {
     };
   }
 
-  /** Those that fit now, the first to come first. */
+  /** Admits waiting requests, in order of arrival, as far as there is memory. */
   #admit(pool: ReplyPool): void {
     for (const waiter of pool.waiting) {
       if (!this.#fits(pool, waiter.holder, waiter.guess)) continue;
@@ -173,11 +173,11 @@ export class ReplyBudget {
 
   #refusal(): PerdureError {
     this.#shortAt = this.#clock.monotonic();
-    return new PerdureError("overloaded", "replies that were not read yet take all memory there is for them");
+    return new PerdureError("overloaded", "replies that clients have not read yet use all memory for replies");
   }
 }
 
-/** A caller names its session before it has proved that it is it: so a session counts within its token. */
+/** Sessions are counted per token, since the caller has not yet proved that the session is its own. */
 function withinToken(who: string, session: string): string {
   return `${who} ${session}`;
 }

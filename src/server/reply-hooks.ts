@@ -1,5 +1,5 @@
-/** Every reply within the budget of replies: granted before its handler runs, counted when it is made, given back when it
- *  has been sent. A large one goes out in pieces, so that it can be seen whether its reader takes any. */
+/** Applies the reply budget to every reply: reserved before the handler runs, corrected when the reply is made, released when it has
+ *  been sent. A large reply is sent in pieces, which shows whether the client is reading. */
 import { Readable } from "node:stream";
 import type { FastifyInstance, FastifyRequest } from "fastify";
 import type { RouteName } from "../contract/routes.ts";
@@ -12,10 +12,10 @@ declare module "fastify" {
   }
 }
 
-/** Of a reply, and what is counted of a stream: it holds no more than a piece or two at a time. */
+/** The piece size of a reply, and what is counted for a stream, which has no more than a piece or two in memory. */
 const PIECE = 65_536;
 
-/** Parts of the budget that a reply is expected to take: of those that list things an eighth, of others little. */
+/** The expected share of a reply in the budget: an eighth for lists, little for others. */
 const LISTS: ReadonlySet<string> = new Set<RouteName>([
   ...(["listJobs", "listEvents", "listJobEvents", "explainJob"] as const),
   ...(["listAttempts", "listOutputs", "listWorkers", "listQueues"] as const),
@@ -27,7 +27,7 @@ export function addReplyBudget(app: FastifyInstance, budget: ReplyBudget): void 
   app.decorateRequest("replyGrant", null);
   app.addHook("preHandler", async (request, reply) => {
     const { served } = request.routeOptions.config;
-    // Those that are open to all answer yes or no.
+    // Replies of open routes are tiny.
     if (served === undefined || request.who === null) return;
     const isRead = request.method === "GET";
     const share = served.share(request);
@@ -45,7 +45,7 @@ export function addReplyBudget(app: FastifyInstance, budget: ReplyBudget): void 
       done(null, payload);
       return;
     }
-    // Outside of the heap, and no copy of it is made to send it.
+    // A buffer is outside of the heap, and is not copied to be sent.
     const bytes = Buffer.from(payload);
     grant?.made(bytes.length);
     reply.header("content-length", bytes.length);
@@ -59,8 +59,8 @@ function holderOf({ who, params }: FastifyRequest, share: string): ReplyHolder {
   return share === "waiting" && session !== undefined ? { who: id, session } : { who: id };
 }
 
-/** What waits for something is counted when it has its reply: most of them have none for long. So is the reply to a write,
- *  which is about as large as its body was. */
+/** A request that waits is counted when it has its reply, which may take long. So is the reply to a write, which is about as large as
+ *  its body. */
 function guessOf({ method, routeOptions }: FastifyRequest, share: string, maxBytes: number): number {
   if (method !== "GET" || share === "held" || share === "waiting") return 0;
   return Math.floor(maxBytes * (LISTS.has(routeOptions.config.served?.name ?? "") ? LIST_PART : OTHER_PART));

@@ -1,10 +1,10 @@
-/** What every request passes before it is routed: that it means this server (Host), and that no foreign page sent it
- *  (Origin, Sec-Fetch-Site). Who calls, and what it may do, is decided on the matched route, in `auth.ts`. */
+/** Checks every request before it is routed: that it is meant for this server (Host), and not sent by a foreign web page (Origin,
+ *  Sec-Fetch-Site). Authentication happens on the matched route, in `auth.ts`. */
 import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from "node:http";
 import { hostname } from "node:os";
 import { PerdureError } from "../core/errors.ts";
 
-/** Of every reply. There are no CORS headers, ever: pages of other origins have no business here. */
+/** Headers of every reply. There are never CORS headers: pages of other origins must not use the API. */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
@@ -28,13 +28,18 @@ export function createGuard({ host, allowHosts, tls }: RequestGuardOptions): Req
     const { headers, url = "", socket } = request;
     if (countOf(request.rawHeaders, "host") > 1)
       return new PerdureError("invalid_request", "more than one Host header");
-    // Absolute forms and `*` name a host of their own; nothing that speaks to us sends them.
-    if (!url.startsWith("/")) return new PerdureError("invalid_request", "the target must be a path");
+    // Absolute URLs contain their own host; no supported client sends them, nor `*`.
+    if (!url.startsWith("/")) return new PerdureError("invalid_request", "the request target must be a path");
     const name = hostOf(headers.host);
     if (name === null || !(names.has(name) || name === plainHost(socket.localAddress ?? ""))) {
-      return new PerdureError("misdirected", "this server does not answer to that name; allow it with --allow-host");
+      return new PerdureError(
+        "misdirected",
+        "the Host header is not a name of this server; allow it with --allow-host",
+      );
     }
-    return isForeign(headers, tls) ? new PerdureError("forbidden", "a page of another origin may not call this") : null;
+    return isForeign(headers, tls)
+      ? new PerdureError("forbidden", "requests from web pages of another origin are not allowed")
+      : null;
   };
 }
 
@@ -49,13 +54,13 @@ export function isLoopback(host: string): boolean {
 
 const HOST = /^(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(?::\d{1,5})?$/;
 
-/** The name in a Host header, without its port: another port is another way to the same server. */
+/** The name in a Host header, without the port, which may be that of a proxy. */
 function hostOf(header: string | undefined): string | null {
   const name = HOST.exec((header ?? "").toLowerCase())?.[1];
   return name === undefined ? null : plainHost(name);
 }
 
-/** Without brackets, and without the wrapping of IPv4 in IPv6. */
+/** Without brackets, and without the IPv6 prefix of a mapped IPv4 address. */
 function plainHost(host: string): string {
   return host
     .toLowerCase()
@@ -68,7 +73,7 @@ function isForeign(headers: IncomingHttpHeaders, tls: boolean): boolean {
   if (site === "cross-site" || site === "same-site") return true;
   const { origin, host = "" } = headers;
   if (origin === undefined) return false;
-  // Without TLS of our own, a proxy before us may have it.
+  // Without our own TLS, a proxy may terminate it.
   const own = tls ? [`https://${host}`] : [`http://${host}`, `https://${host}`];
   return !own.some((each) => each.toLowerCase() === origin.toLowerCase());
 }

@@ -1,5 +1,5 @@
-/** A route as the server registers it: those of the contract, and the few beside them that serve another system's
- *  API, with that system's form of errors. */
+/** A route as the server registers it: those of the contract, and a few others, such as the API of another system with that
+ *  system's error format. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { FastifyRequest } from "fastify";
 import type { Route, RouteName } from "../contract/routes.ts";
@@ -9,27 +9,24 @@ import type { Access } from "./auth.ts";
 import type { RouteHandler } from "./context.ts";
 import type { ErrorAnswer } from "./error-reply.ts";
 
-// Errors in the form of another system whose API is served here. Its routes say which; an address that no route
-// matched, and a request that was refused before it was routed, get the form of the routes below the same first part
-// of the path.
-
 interface FormedAnswer {
   readonly status: number;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: object;
 }
 
-/** The answer in place of ours, with the headers of ours that still hold. */
+/** Converts an error to the format of another system; keeps the headers that still apply. */
 export type ErrorForm = (answer: ErrorAnswer, headers: IncomingHttpHeaders) => FormedAnswer;
 
-/** Null where the address has ours. */
+/** The error format of an address; null for ours. A request that matched no route, or was refused before routing, gets the format
+ *  of the routes with the same first path segment. */
 export type ErrorForms = (url: string) => ErrorForm | null;
 
 export function errorForms(routes: readonly Pick<ServedRoute, "path" | "errorForm">[]): ErrorForms {
   return bySection(routes, ({ errorForm }) => errorForm);
 }
 
-/** What the routes below the first part of an address have in common. It is for addresses that no route matched. */
+/** Looks up a value by the first path segment, for addresses that match no route. */
 export function bySection<Route extends Pick<ServedRoute, "path">, Value>(
   routes: readonly Route[],
   pick: (route: Route) => Value | undefined,
@@ -51,35 +48,33 @@ function firstPart(url: string): string {
   return /^\/([^/?#]*)/.exec(url)?.[1] ?? "";
 }
 
-// A route as the server registers it: those of the contract, and the few beside them that are not the API.
-
 export interface ServedRoute {
   /** For logs. */
   readonly name: string;
   readonly method: Route["method"];
   readonly path: string;
   readonly access: Access;
-  /** Types of bodies. JSON is parsed; any other is given to the handler as a stream. */
+  /** Content types of bodies. JSON is parsed; any other is passed to the handler as a stream. */
   readonly accepts: readonly string[];
-  /** A type that is not among them is refused also where the body is empty: an empty message of another codec. */
+  /** Refuse other content types even if the body is empty: an empty message in another encoding. */
   readonly checksEmptyType?: boolean;
   /** Bodies may be compressed with gzip. */
   readonly takesGzip?: boolean;
   readonly schema: { readonly params?: object; readonly query?: object; readonly body?: object };
-  /** No body is as good as an empty object: nothing in it must be there. */
+  /** A missing body is an empty object: it has no required fields. */
   readonly emptyBody?: boolean;
-  /** Of success. */
+  /** The status of success. */
   readonly status: number;
   readonly share: (request: FastifyRequest) => AdmissionClass;
-  /** A search, a count or a list: few are made at a time. */
+  /** A search, a count or a list, of which only a few run at a time. */
   readonly isSearch?: boolean;
-  /** Of another system's API: how it reports errors. Ours, where there is none. */
+  /** The error format of another system's API; default: ours. */
   readonly errorForm?: ErrorForm;
   readonly handle: RouteHandler;
 }
 
 const JSON_ONLY = ["application/json"] as const;
-/** An object without a single field; also for bodies and queries that nobody reads, so that a mistake is not passed over. */
+/** An object without fields, also for bodies and queries that are not used, so that mistakes are reported. */
 const NOTHING = { type: "object", properties: {}, additionalProperties: false };
 
 export function apiRoute(name: RouteName, route: Route, operation: Operation, handle: RouteHandler): ServedRoute {
@@ -88,7 +83,7 @@ export function apiRoute(name: RouteName, route: Route, operation: Operation, ha
   const body = (operation.body ?? NOTHING) as { readonly required?: readonly string[] };
   const takesJson = method !== "GET" && bodyType === undefined;
   return {
-    ...{ name, method, path, access: { scope, kin: operation.jobToken === true }, status, handle },
+    ...{ name, method, path, access: { scope, jobToken: operation.jobToken === true }, status, handle },
     accepts: bodyType === undefined ? JSON_ONLY : [bodyType],
     schema: { query, ...(params === undefined ? {} : { params }), ...(takesJson ? { body } : {}) },
     emptyBody: (body.required ?? []).length === 0,

@@ -38,8 +38,6 @@ import { tokenRoutes } from "./routes/tokens.ts";
 import { workerRoutes } from "./routes/workers.ts";
 import { apiRoute, bySection, errorForms, type ServedRoute } from "./served-route.ts";
 
-// The handlers of all routes, from the files in `routes`.
-
 function allHandlers(parts: ServerParts): RouteHandlers {
   return {
     ...jobRoutes(parts),
@@ -54,31 +52,28 @@ function allHandlers(parts: ServerParts): RouteHandlers {
   };
 }
 
-// The server: every route of the contract with its handler, behind guard, auth and admission. It does not open
-// stores, engines or files: whoever starts it gives them, and closes them after `stop`.
-
 export interface ServerOptions extends Partial<ListenOptions> {
-  /** Bytes of a JSON body. */
+  /** Maximum bytes of a JSON body. */
   readonly bodyLimit?: number;
-  /** Bytes that all files of one attempt may have together. */
+  /** Maximum bytes of all files of one attempt. */
   readonly outputLimit?: number;
   readonly dialects?: DialectSettings;
   readonly settings?: readonly SettingFact[];
-  /** Bytes of all bodies in hand. */
+  /** Maximum bytes of all request bodies in progress. */
   readonly maxHeldBytes?: number;
-  /** Those that are to differ from the defaults. */
+  /** Overrides of the default quotas. */
   readonly limits?: Partial<ServerLimits>;
-  /** What replies may hold that are not sent yet. */
+  /** Overrides of the memory limits of replies. */
   readonly replies?: Partial<ReplyLimits>;
-  /** When requests are refused because there are too many: what is to differ from the defaults. */
+  /** Overrides of the admission limits. */
   readonly admission?: Partial<AdmissionLimits>;
-  /** Beside those of the contract. */
+  /** Additional routes. */
   readonly routes?: (parts: ServerParts) => readonly ServedRoute[];
 }
 
 export interface Server {
   listen(): Promise<Listening>;
-  /** Answers what is held, waits for what is under way for as long as `graceMs`, then closes all connections. */
+  /** Answers held requests, waits up to `graceMs` for those in progress, then closes all connections. */
   stop(graceMs?: number): Promise<void>;
 }
 
@@ -159,7 +154,7 @@ export function createServer(
           request.ticket?.done();
         }
         if (call.isTokenOver && result !== HIJACKED) throw tokenEnded();
-        // Whoever reads slowly could go on for hours.
+        // A slow download can take hours: it ends with the token.
         if (result instanceof Download)
           reply.raw.once(
             "close",
@@ -186,7 +181,7 @@ export function createServer(
   };
 }
 
-/** A stream is none: it waits for what is to come. */
+/** A stream is not a search: it waits for events to come. */
 function isSearch(request: FastifyRequest): boolean {
   const { served } = request.routeOptions.config;
   return served?.isSearch === true && served.share(request) === "reader";

@@ -1,28 +1,25 @@
-/** The tokens that this server knows, read from the store now and then and at once after a change made here, so that
- *  a call costs no query. Also counts wrong tokens by address, to slow down guessing. */
+/** A cache of all tokens, refreshed every two seconds and after each change made here, so that a call needs no query, and an outage
+ *  of the store locks no one out. A token that was revoked by another server is refused within about two seconds; calls that it
+ *  holds open end at the same time. Also counts wrong tokens by address, to slow down guessing. */
 import { createHash, timingSafeEqual } from "node:crypto";
 import type { AccessToken, Scope } from "../core/access.ts";
 import { type Clock, sleep } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
 import type { ServerLog } from "./log.ts";
 
-// The tokens that this server knows. They are read from the store now and then, and at once after a change made here,
-// so that a call costs no question to the store, and a store that is away locks nobody out. A token revoked elsewhere
-// is refused within about two seconds, not at once; calls that it holds open end at the same moment.
-
 const REFRESH_MS = 2_000;
-/** An id that nobody knows may be a second old: then the store is asked, but not by every wrong token. */
-const ASK_AGAIN_MS = 250;
-const ASK_WAIT_MS = 500;
+/** An unknown id may be of a token created moments ago: then the tokens are read again, but at most this often. */
+const REREAD_MS = 250;
+const REREAD_WAIT_MS = 500;
 
-/** Of a timer for a token's end; one further away is found by the next refresh after it. */
+/** The longest timer for a token's end; later ends are found by a refresh. */
 const MAX_TIMER_MS = 86_400_000;
 
 const DIGITS = "0123456789abcdefghjkmnpqrstvwxyz";
 const FORMAT = /^pdr_([0-9a-z]{8})_[A-Za-z0-9_-]{43}$/;
 
-/** Of a token whose id is not known: compared all the same, so that both take as long. */
-const NOBODY = createHash("sha256").update("nobody").digest();
+/** Compared for an unknown id, so that the check takes as long as for a known one. */
+const NO_DIGEST = createHash("sha256").update("nobody").digest();
 
 type RandomBytes = (count: number) => Uint8Array;
 
@@ -41,7 +38,7 @@ interface TokenToCreate {
   readonly scopes: readonly Scope[];
   readonly namespace: string | null;
   readonly expiresInMs: number | null;
-  /** Who asks for it. */
+  /** The creator, for the event. */
   readonly by?: string;
 }
 
@@ -57,21 +54,21 @@ export class TokenBook {
   #known = new Map<string, { readonly token: AccessToken; readonly digest: Buffer }>();
   #refreshing: Promise<void> | null = null;
   #refreshedAt = Number.NEGATIVE_INFINITY;
-  #away = false;
+  #isOutage = false;
   #closed = false;
   #cancel: () => void = () => {};
-  /** By the id of a token: what is to be ended with it. */
+  /** By token id: listeners for its end. */
   readonly #held = new Map<string, Set<() => void>>();
 
   private constructor(options: TokenBookOptions) {
     this.#options = options;
   }
 
-  /** Reads all tokens, and again every two seconds until it is closed. */
+  /** Reads all tokens, and refreshes them until it is closed. */
   static async open(options: TokenBookOptions): Promise<TokenBook> {
     const book = new TokenBook(options);
     await book.#read();
-    book.#later();
+    book.#schedule();
     return book;
   }
 
@@ -80,24 +77,24 @@ export class TokenBook {
     this.#cancel();
   }
 
-  /** Whose token this is; null if it is nobody's, revoked or over. */
+  /** The token; null if it is unknown, revoked or expired. */
   async verify(text: string): Promise<AccessToken | null> {
     const id = FORMAT.exec(text)?.[1];
-    if (id !== undefined && !this.#known.has(id)) await this.#ask();
+    if (id !== undefined && !this.#known.has(id)) await this.#reread();
     const found = id === undefined ? undefined : this.#known.get(id);
     const given = createHash("sha256").update(text).digest();
-    const fits = timingSafeEqual(given, found?.digest ?? NOBODY);
-    return found !== undefined && fits && this.#isGood(found.token) ? found.token : null;
+    const matches = timingSafeEqual(given, found?.digest ?? NO_DIGEST);
+    return found !== undefined && matches && this.#isGood(found.token) ? found.token : null;
   }
 
-  /** Whether a token that was good is so still: for calls that are held for long. */
+  /** Whether a token that was valid still is: for calls that are held for long. */
   isStillGood(id: string): boolean {
     const found = this.#known.get(id);
     return found !== undefined && this.#isGood(found.token);
   }
 
-  /** Calls back once when the token is revoked or over, as soon as this server knows; at once if it is so already. Returns the
-   *  way to stop that. */
+  /** Calls back once when the token is revoked or has expired, as soon as this server knows; at once if it already has. Returns a
+   *  function that removes the listener. */
   onEnd(id: string, listener: () => void): () => void {
     if (!this.isStillGood(id)) {
       listener();
@@ -124,7 +121,7 @@ export class TokenBook {
     }
   }
 
-  /** The secret is in this answer and nowhere else. */
+  /** The returned value is the only copy of the secret. */
   async create(wanted: TokenToCreate): Promise<{ readonly token: string; readonly info: AccessToken }> {
     const { store, clock, randomBytes } = this.#options;
     const { name, scopes, namespace, expiresInMs } = wanted;
@@ -144,20 +141,20 @@ export class TokenBook {
     return this.#options.store.tokens.list();
   }
 
-  /** False if there is none, or it was revoked before. */
+  /** False if it does not exist, or was revoked before. */
   async revoke(id: string, by: string | null = null): Promise<boolean> {
     const { store, clock } = this.#options;
     const revoked = await store.tokens.revoke(id, clock.now(), by);
-    // Here it is over at once, whether or not the store can be read now.
+    // On this server it ends at once, even if the store cannot be read now.
     this.#known.delete(id);
     this.#endHeld();
     await this.refresh();
     return revoked;
   }
 
-  /** What is known goes on being known where the store cannot be read. */
+  /** While the store cannot be read, the known tokens stay valid. */
   async refresh(): Promise<void> {
-    // A read that is under way may have begun before the change that is to be seen.
+    // A read in progress may have started before the change.
     await this.#refreshing?.catch(() => {});
     await this.#readOrKeep();
   }
@@ -166,21 +163,21 @@ export class TokenBook {
     return token.revokedAt === null && (token.expiresAt === null || token.expiresAt > this.#options.clock.now());
   }
 
-  async #ask(): Promise<void> {
+  async #reread(): Promise<void> {
     const { clock } = this.#options;
-    if (clock.monotonic() - this.#refreshedAt < ASK_AGAIN_MS) return;
-    await Promise.race([this.#readOrKeep(), sleep(clock, ASK_WAIT_MS, { background: true })]);
+    if (clock.monotonic() - this.#refreshedAt < REREAD_MS) return;
+    await Promise.race([this.#readOrKeep(), sleep(clock, REREAD_WAIT_MS, { background: true })]);
   }
 
   #readOrKeep(): Promise<void> {
     return this.#read().then(
       () => {
-        this.#away = false;
+        this.#isOutage = false;
       },
       (error: unknown) => {
         const { log } = this.#options;
-        if (!this.#away && !this.#closed) log("warn", "cannot read the tokens; those known go on", { error });
-        this.#away = true;
+        if (!this.#isOutage && !this.#closed) log("warn", "cannot read tokens, known tokens stay valid", { error });
+        this.#isOutage = true;
       },
     );
   }
@@ -199,22 +196,21 @@ export class TokenBook {
     this.#endHeld();
   }
 
-  #later(): void {
-    const again = () => {
-      this.#endHeld(); // those whose time has come, also while the store cannot be read
-      void this.#readOrKeep().then(() => this.#closed || this.#later());
+  #schedule(): void {
+    const refresh = () => {
+      this.#endHeld(); // expired tokens, also while the store cannot be read
+      void this.#readOrKeep().then(() => this.#closed || this.#schedule());
     };
-    this.#cancel = this.#options.clock.after(REFRESH_MS, again, { background: true });
+    this.#cancel = this.#options.clock.after(REFRESH_MS, refresh, { background: true });
   }
 }
-
-// How many wrong tokens came from an address within a minute. It slows down guessing; a right token is never held up.
-// It forgets the oldest addresses when there are very many, and counts for this server only.
 
 const PER_MINUTE = 10;
 const MINUTE_MS = 60_000;
 const MAX_ADDRESSES = 10_000;
 
+/** Counts wrong tokens per address and minute, to slow down guessing; a valid token is never delayed. Remembers a limited number of
+ *  addresses, and counts for this server only. */
 export class WrongTokens {
   readonly #clock: Clock;
   readonly #seen = new Map<string, { since: number; count: number }>();
@@ -223,7 +219,7 @@ export class WrongTokens {
     this.#clock = clock;
   }
 
-  /** Counts one more wrong token; true when there have been too many. */
+  /** Counts a wrong token; true if there have been too many. */
   isOver(address: string): boolean {
     const key = networkOf(address);
     const now = this.#clock.monotonic();
@@ -232,14 +228,14 @@ export class WrongTokens {
       entry.count += 1;
       return entry.count > PER_MINUTE;
     }
-    this.#seen.delete(key); // set again at the end: the map's order is that of age
+    this.#seen.delete(key); // moves the entry to the end: the map is in order of age
     this.#seen.set(key, { since: now, count: 1 });
     if (this.#seen.size > MAX_ADDRESSES) this.#seen.delete(this.#seen.keys().next().value as string);
     return false;
   }
 }
 
-/** One user of IPv6 has a whole network of addresses. */
+/** The /64 network of an IPv6 address, since one user has all of its addresses; an IPv4 address itself. */
 export function networkOf(address: string): string {
   const plain = address.replace(/^::ffff:/, "");
   if (!plain.includes(":")) return plain;

@@ -1,5 +1,5 @@
-/** So many steps of work in one turn of the event loop, for all callers together. The others wait for the next turn, callers one
- *  after the other: whoever has many steps to make keeps nobody else waiting, and requests come between any two turns. */
+/** Limits the steps of work per turn of the event loop, of all callers together. Others wait for the next turn, in turn by caller, so
+ *  that a caller with many steps does not block the others, and requests are handled in between. */
 import type { EventLoop } from "../lib/clock.ts";
 
 export class TurnLimiter {
@@ -7,7 +7,7 @@ export class TurnLimiter {
   readonly #loop: Pick<EventLoop, "turn">;
   /** By caller, in the order of their turns. */
   readonly #queues = new Map<string, (() => void)[]>();
-  #given = 0;
+  #granted = 0;
   #isTurning = false;
 
   constructor(perTurn: number, loop: Pick<EventLoop, "turn">) {
@@ -15,32 +15,32 @@ export class TurnLimiter {
     this.#loop = loop;
   }
 
-  /** Resolves when the caller may make a step. */
+  /** Resolves when the caller may do a step. */
   pass(caller: string): Promise<void> {
     return new Promise((resolve) => {
       const queue = this.#queues.get(caller) ?? [];
       queue.push(resolve);
       this.#queues.set(caller, queue);
-      this.#give();
+      this.#grant();
     });
   }
 
-  #give(): void {
+  #grant(): void {
     for (const [caller, queue] of this.#queues) {
-      if (this.#given >= this.#perTurn) break;
-      this.#given += 1;
-      // To the end of the line, where this loop comes to it again.
+      if (this.#granted >= this.#perTurn) break;
+      this.#granted += 1;
+      // Moves the caller to the end of the map, where this loop reaches it again.
       this.#queues.delete(caller);
       const resolve = queue.shift();
       if (queue.length > 0) this.#queues.set(caller, queue);
       resolve?.();
     }
-    if (this.#isTurning || this.#given === 0) return;
+    if (this.#isTurning || this.#granted === 0) return;
     this.#isTurning = true;
     this.#loop.turn(() => {
       this.#isTurning = false;
-      this.#given = 0;
-      this.#give();
+      this.#granted = 0;
+      this.#grant();
     });
   }
 }

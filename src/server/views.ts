@@ -1,4 +1,4 @@
-/** Jobs and their events in the words of a dialect, for `?view=`. A name that is not known is refused with the nearest. */
+/** Jobs and their events in the format of a dialect, for `?view=`. An unknown view is refused with the nearest name. */
 import type { JobEvent } from "../core/job/event.ts";
 import type { ViewChildren, ViewParts } from "../dialects/dialect.ts";
 import { readChildren, tooLong, VIEWED_EVENTS } from "../dialects/read-view.ts";
@@ -29,7 +29,7 @@ export async function viewOfEvents(
   return view(await viewParts(parts, row));
 }
 
-/** As of the row: the job may have gone on since it was read. */
+/** Attempts and events up to the row's revision: the job may have changed since it was read. */
 export async function viewParts({ engine }: Pick<ServerParts, "engine">, row: JobRow): Promise<ViewParts> {
   const { store } = engine;
   if (row.revision > VIEWED_EVENTS) throw tooLong(row);

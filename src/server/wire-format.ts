@@ -9,10 +9,7 @@ import { NO_INPUT, type Report, type ReportedOutcome } from "../core/worker-prot
 import { storable } from "../lib/text.ts";
 import type { JobRow } from "../store/store.ts";
 
-// A job as it goes out: all fields of its row, with payload, result and progress as the JSON that they are, byte for
-// byte. They are put into the text as they lie in the store: parsing them would change numbers, doubled keys and
-// escapes.
-
+/** A job as JSON text: the fields of its row, with payload, result and progress inserted as stored. */
 export function wireJob(row: JobRow): string {
   const { payload, result, progress, ...fields } = row;
   let text = JSON.stringify(fields).slice(0, -1);
@@ -23,7 +20,7 @@ export function wireJob(row: JobRow): string {
   return `${text}}`;
 }
 
-/** Progress is cut to its limit behind the server's door, and half of a value would break the reply it stands in. */
+/** Stored progress may have been cut at its limit, and half of a value would break the reply. */
 function isJson(text: string): boolean {
   try {
     JSON.parse(text);
@@ -33,9 +30,7 @@ function isJson(text: string): boolean {
   }
 }
 
-// A report as it came over the wire, made into the engine's: what was left out is filled in. Lengths and forms of
-// texts are put right by the engine.
-
+/** Converts a received report for the engine and fills in omitted fields. The engine limits and normalizes texts. */
 export function toReport(report: ReportWire): Report {
   return {
     jobId: report.jobId,
@@ -52,7 +47,7 @@ const MAX_ID = 100;
 const MAX_PROGRESS = 4_096;
 
 function toOutcome(outcome: ReportWire["outcome"]): ReportedOutcome {
-  // By its kind alone: an outcome may have fields of another kind, which nobody checked.
+  // Only the fields of its kind: others have not been checked.
   switch (outcome.kind) {
     case "completed":
       return { kind: "completed", result: (outcome as { readonly result?: string | null }).result ?? null };
@@ -73,11 +68,11 @@ function toFailure({ kind, message, ...given }: WireFailure): Failure {
   const { class: cls = "transient", retryAfterMs: asked = null } = given;
   const full = { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs: asked, stack };
   const { retryAfterMs } = full;
-  // A fraction, or the far end of time, must not become a `runAt`.
+  // `runAt` must be a whole number within the supported range.
   return retryAfterMs === null ? full : { ...full, retryAfterMs: Math.round(Math.min(retryAfterMs, MAX_DURATION_MS)) };
 }
 
-/** What is no JSON, or too long to be kept whole, is not kept: it is for people to look at, and not worth a refusal. */
+/** Progress that is not JSON, or too long, is dropped: it is only shown to people, so the report is not refused for it. */
 export function keptProgress(progress: string | null | undefined): string | null {
   if (progress == null || progress.length > MAX_PROGRESS || !isJson(progress)) return null;
   return progress;

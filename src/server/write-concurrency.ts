@@ -1,26 +1,24 @@
-/** How many writes may be under way at a time, so that each is done within about a second. What is too many depends on the
- *  disk, the database and the machine, so it is learned from how long writes take: where they take too long, only as many are
- *  let in as were done lately within the time they should take; where they do not, and there was no room, some more.
+/** Limits concurrent writes, so that each is done within about a second. The right limit depends on the disk, the database and the
+ *  machine, so it is adapted to the measured time of writes: if they take too long, the limit is lowered to the number that was
+ *  recently done within the target time; if they do not, and the limit was reached, it is raised.
  *
- *  Where some are under way and none was done for that long, none is let in: the event loop is in the middle of a long turn,
- *  or the store stands still.
+ *  If writes are in progress and none has been done for the target time, none is admitted: the event loop is in a long turn, or the
+ *  store is stalled.
  *
- *  A store may be slow by itself, as a disk that takes two seconds for a flush: fewer writes would not be faster then. That
- *  is seen when few are under way, and they may take twice as long as they do there. */
+ *  If the store itself is slow, as a disk that takes two seconds for a flush, fewer writes would not be faster. This shows when few
+ *  writes are in progress; writes may then take twice as long as measured there. */
 export interface WriteConcurrencyLimits {
-  /** Milliseconds a write should take on average, from the end of its body to its reply. The slowest take two to three times
-   *  as long. */
+  /** Target average time of a write, from the end of its body to its reply. The slowest take two to three times as long. */
   readonly targetMs: number;
-  /** Never fewer at a time. */
+  /** Bounds of the limit. */
   readonly least: number;
-  /** Never more. */
   readonly most: number;
 }
 
-/** Before anything is known: as if a thousand a second were done. */
+/** Assumed rate before the first measurement. */
 const START_PER_SECOND = 1_000;
 const WINDOW_MS = 200;
-/** Where few were done: the first of many says little. */
+/** The window if few writes were done, which are not representative yet. */
 const LONG_WINDOW_MS = 1_000;
 const GROWTH = 1.5;
 
@@ -28,17 +26,17 @@ export class WriteConcurrency {
   readonly #limits: WriteConcurrencyLimits;
   readonly #monotonic: () => number;
   #limit: number;
-  #underWay = 0;
-  /** Of the window that began at `#since`. */
+  #inProgress = 0;
+  /** Start of the current window. */
   #since: number;
   #doneAt = Number.NEGATIVE_INFINITY;
-  /** Since when something is under way without a pause. */
+  /** Since when writes have been in progress without a pause. */
   #busySince = Number.NEGATIVE_INFINITY;
   #done = 0;
   #spentMs = 0;
   #peak = 0;
   #wasFull = false;
-  /** What a write takes when few are under way, where that is more than it should. */
+  /** The time of a write when few are in progress, if that is over the target. */
   #baseMs = 0;
 
   constructor(limits: WriteConcurrencyLimits, monotonic: () => number) {
@@ -53,20 +51,20 @@ export class WriteConcurrency {
     return this.#limit;
   }
 
-  /** Asked before a write is let in. What was done since is judged here and not when it was done: writes are done many at a
-   *  time, and the first of them is not yet all. */
+  /** Checked before a write is admitted. The measurements are evaluated here and not at the end of each write, since many writes end
+   *  at the same time. */
   get isFull(): boolean {
     const now = this.#monotonic();
     const enough = this.#done >= this.#limits.least ? WINDOW_MS : LONG_WINDOW_MS;
-    if (this.#done > 0 && now - this.#since >= enough) this.#learn(now);
+    if (this.#done > 0 && now - this.#since >= enough) this.#adapt(now);
     if (this.#isStalled(now)) return true;
-    if (this.#underWay < this.#limit) return false;
+    if (this.#inProgress < this.#limit) return false;
     this.#wasFull = true;
     return true;
   }
 
   #isStalled(now: number): boolean {
-    if (this.#underWay < this.#limits.least) return false;
+    if (this.#inProgress < this.#limits.least) return false;
     return now - Math.max(this.#doneAt, this.#busySince) > this.#allowedMs;
   }
 
@@ -74,28 +72,28 @@ export class WriteConcurrency {
     return Math.max(this.#limits.targetMs, 2 * this.#baseMs);
   }
 
-  /** A write begins. The answer is to be called when it is done. */
+  /** A write begins. The returned function must be called when it is done. */
   begin(): () => void {
     const began = this.#monotonic();
-    // A pause says nothing about how much can be done.
-    if (this.#underWay === 0) {
+    // A window must not contain a pause.
+    if (this.#inProgress === 0) {
       this.#busySince = began;
-      if (began - this.#doneAt > WINDOW_MS) this.#anew(began);
+      if (began - this.#doneAt > WINDOW_MS) this.#startWindow(began);
     }
-    this.#underWay += 1;
-    this.#peak = Math.max(this.#peak, this.#underWay);
+    this.#inProgress += 1;
+    this.#peak = Math.max(this.#peak, this.#inProgress);
     let isDone = false;
     return () => {
       if (isDone) return;
       isDone = true;
-      this.#underWay -= 1;
+      this.#inProgress -= 1;
       this.#doneAt = this.#monotonic();
       this.#done += 1;
       this.#spentMs += this.#doneAt - began;
     };
   }
 
-  #learn(now: number): void {
+  #adapt(now: number): void {
     const { targetMs, least, most } = this.#limits;
     const meanMs = this.#spentMs / this.#done;
     if (meanMs < this.#baseMs) this.#baseMs = meanMs;
@@ -107,14 +105,14 @@ export class WriteConcurrency {
     } else if (this.#wasFull) {
       this.#limit = Math.min(most, Math.ceil(this.#limit * GROWTH));
     }
-    this.#anew(now);
+    this.#startWindow(now);
   }
 
-  #anew(now: number): void {
+  #startWindow(now: number): void {
     this.#since = now;
     this.#done = 0;
     this.#spentMs = 0;
-    this.#peak = this.#underWay;
+    this.#peak = this.#inProgress;
     this.#wasFull = false;
   }
 }

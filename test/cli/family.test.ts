@@ -200,7 +200,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     };
     if (server !== null) {
       const refused = await where.ask("usage", job.id, "--cost-usd", "9");
-      expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("this needs the job's own token") });
+      expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("requires the job token") });
     }
     expect(await tell("--tokens-in", "7", "--cost-usd", "0.5")).toMatchObject({ code: 0, stderr: "" });
     expect((await tell("--cost-usd", "1.25")).code).toBe(0);

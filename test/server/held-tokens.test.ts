@@ -185,7 +185,10 @@ describe("a job's own token", () => {
     const stream = server.call("GET", `/v1/jobs/${child.body.id}/events`, { token, headers });
     await Promise.all([isWaiting.passed, isStreaming.passed]);
     await worker.report(job, DONE);
-    expect(await wait).toMatchObject({ status: 401, body: { message: expect.stringContaining("token of this call") } });
+    expect(await wait).toMatchObject({
+      status: 401,
+      body: { message: expect.stringContaining("the token was revoked") },
+    });
     expect((await stream).status).toBe(200);
   });
 });

@@ -44,7 +44,7 @@ describe("admission", () => {
 
   it("keeps a share for workers, one for those who wait, and always lets operators in", () => {
     const admission = new Admission(LIMITS, () => 5_000, systemClock);
-    expect(() => admission.enter("caller", 0)).toThrow("behind");
+    expect(() => admission.enter("caller", 0)).toThrow("event loop delay");
     for (let i = 0; i < 3; i++) admission.enter("worker", 0);
     expect(() => admission.enter("worker", 0)).toThrow();
     for (let i = 0; i < 2; i++) admission.enter("held", 0);

@@ -193,7 +193,7 @@ describe("S04: a token may do what its scopes say", () => {
       const { method, path, scope: needed }: Route = ROUTES[name];
       const reply = await server.call(method, samplePath(path), { token });
       const open = needed === null || scope === needed || scope === "admin";
-      const refused = reply.status === 403 && /needs a token with the scope/.test(reply.text);
+      const refused = reply.status === 403 && /requires a token with the scope/.test(reply.text);
       if (open === refused || reply.status === 401 || reply.status >= 500)
         wrong.push(`${name} by ${scope}: ${reply.status} ${reply.text}`);
     });

@@ -45,5 +45,5 @@ it("a full store is one line when it begins, one when it is over, and a count, w
   ]);
   expect(server.logged.join("")).not.toContain("    at ");
   // Each request is still found by its id, by who looks for it.
-  expect(server.logged.filter((line) => line.includes('"a request failed"'))).toHaveLength(50);
+  expect(server.logged.filter((line) => line.includes('"request failed"'))).toHaveLength(50);
 });

@@ -71,7 +71,7 @@ describe("a claim whose reply cannot be delivered", () => {
     expect(again).toMatchObject({ id, attempt: 2 });
     await worker.report(again, DONE);
     expect(await stateOf()).toMatchObject({ state: "succeeded", attempt: 2 });
-    expect((await server.call("GET", `/v1/jobs/${id}/explain`)).text).toContain("before its work began");
+    expect((await server.call("GET", `/v1/jobs/${id}/explain`)).text).toContain("the attempt had not started");
   });
 
   it("is left to a repeat that has got it meanwhile", async () => {
@@ -80,7 +80,7 @@ describe("a claim whose reply cannot be delivered", () => {
     const [again] = await worker.claim({ claimId: "c1" });
     expect(again).toMatchObject({ id, attempt: 1 });
     go.open();
-    await logged("was not delivered");
+    await logged("claim not delivered, jobs released");
     expect(await stateOf()).toMatchObject({ state: "running", attempt: 1 });
     await worker.report(again as NonNullable<typeof again>, DONE);
     expect(await stateOf()).toMatchObject({ state: "succeeded", attempt: 1 });
@@ -92,7 +92,7 @@ describe("a claim whose reply cannot be delivered", () => {
     const [first] = await worker.claim({ claimId: "c1" });
     expect(first).toMatchObject({ id, attempt: 1 });
     go.open();
-    await logged("was not delivered");
+    await logged("claim not delivered, jobs released");
     expect(await stateOf()).toMatchObject({ state: "running", attempt: 1 });
     await worker.report(first as NonNullable<typeof first>, DONE);
     expect(await stateOf()).toMatchObject({ state: "succeeded", attempt: 1 });
@@ -103,7 +103,7 @@ describe("a claim whose reply cannot be delivered", () => {
     await leave({ claimId: "c1" });
     expect(await worker.claim({ claimId: "c1", last: true })).toMatchObject([{ id, attempt: 1 }]);
     go.open();
-    await logged("was not delivered");
+    await logged("claim not delivered, jobs released");
     await server.call("POST", "/v1/jobs", { body: { kind: "k" } });
     expect(await worker.claim({ claimId: "c1", waitMs: 30_000 })).toMatchObject([{ id, attempt: 1 }]);
     expect(await worker.claim({ claimId: "c2", last: true })).toEqual([]);

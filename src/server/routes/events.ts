@@ -1,5 +1,5 @@
-/** Events: pages as JSON, or a stream of those to come. Only those of the call's namespace, unless the token is for all of
- *  them and the call names none. */
+/** Events, as JSON pages or as a stream that continues. Only those of the call's namespace, unless the token is valid for all
+ *  namespaces and the call has no namespace header. */
 import { HEADER, LIMIT } from "../../contract/wire.ts";
 import { PerdureError, show } from "../../core/errors.ts";
 import type { EventQuery } from "../../store/store.ts";
@@ -9,7 +9,7 @@ import { streamEvents } from "../event-stream.ts";
 import { findJob } from "../find-job.ts";
 import { viewOfEvents } from "../views.ts";
 
-/** Each holds a connection. */
+/** Each stream holds a connection. */
 const MAX_STREAMS = 1_000;
 const DEFAULT_LIMIT = 100;
 
@@ -43,16 +43,16 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
         ...(reply.getHeaders() as Record<string, string>),
         "content-type": "text/event-stream; charset=utf-8",
         "cache-control": "no-store",
-        "x-accel-buffering": "no", // proxies are to pass events on as they come
+        "x-accel-buffering": "no", // proxies must not buffer events
       });
       await streamEvents({
         ...{ out: reply.raw, clock, channel, caller: who.id, after, signal },
         isAllowed: () => (who.job === undefined ? tokens.isStillGood(who.id) : runs(who.job)),
       });
     } catch (error) {
-      // The client comes back with the id of the last event it saw.
+      // The client reconnects with the id of its last event.
       if (!engine.storeState.failed(error, "requests")) {
-        log("warn", "a stream of events broke off", { requestId: call.request.id, error });
+        log("warn", "event stream failed", { requestId: call.request.id, error });
       }
     } finally {
       channel.leave();
@@ -61,7 +61,7 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
     return HIJACKED;
   }
 
-  /** A job's own token is good while its attempt runs. */
+  /** A job token is valid while its attempt is running. */
   async function runs({ id, attempt }: NonNullable<RouteCall["who"]["job"]>): Promise<boolean> {
     const [row] = await engine.store.jobs([id]);
     return row?.state === "running" && row.attempt === attempt;
@@ -71,7 +71,7 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
     if (!wantsStream(call)) return page(call, which);
     const path = ["before", "order"].find((name) => call.query[name] !== undefined);
     if (path === undefined) return stream(call, which);
-    throw new PerdureError("invalid_request", `${path}: a stream is oldest first, without an end`, { path });
+    throw new PerdureError("invalid_request", `${path}: cannot be used with a stream, which is oldest first`, { path });
   }
 
   return {
@@ -81,7 +81,7 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
       const { view, ...others } = call.query;
       if (view === undefined) return answer(call, { jobId: row.id });
       if (wantsStream(call) || Object.keys(others).length > 0) {
-        const message = "view: a view tells all events of a job at once; leave out after, limit and the stream";
+        const message = "view: cannot be used together with other parameters or a stream; it has all events of the job";
         throw new PerdureError("invalid_request", message, { path: "view" });
       }
       return { events: await viewOfEvents(parts, row, view), next: null };
@@ -97,7 +97,7 @@ function wantsStream({ request }: RouteCall): boolean {
   return request.headers.accept?.includes("text/event-stream") ?? false;
 }
 
-/** The last event that the client has seen; undefined if it does not say. */
+/** The last event that the client has seen; undefined if it is not given. */
 function startOf({ query, request }: RouteCall): number | undefined {
   const given = request.headers["last-event-id"];
   if (given === undefined) return query.after as number | undefined;

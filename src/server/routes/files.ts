@@ -1,5 +1,5 @@
-/** Files: what attempts leave (logs, outputs) and what submitters upload for commands. Their bytes come from
- *  strangers: they are downloaded, never shown. */
+/** Files: logs and outputs of attempts, and uploads for commands. The bytes are untrusted: they are sent as attachments, which a
+ *  browser does not render. A worker writes the files of an attempt that it holds, and reads those of earlier attempts of the job. */
 import { Readable } from "node:stream";
 import { HEADER, LIMIT } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -8,22 +8,19 @@ import type { JobRow } from "../../store/store.ts";
 import { Download, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
 import { findJob, heldAttempt } from "../find-job.ts";
 
-// What attempts leave: logs and files. People read them; a worker writes those of an attempt in its hands, and reads
-// what earlier attempts of that job left. Whoever made the bytes is a stranger: they are downloaded, never shown.
-
 interface OutputsPage {
   readonly attempts: { readonly attempt: number; readonly files: readonly BlobFile[]; readonly more: number }[];
-  /** Read on with those before it. */
+  /** Continue with the attempts before this one. */
   readonly next: number | null;
 }
 
-/** Of a file in a reply, beside its name and type: its size, its hash, and the words around them. */
+/** Approximate characters of a file in a reply, besides its name and type. */
 const FILE_CHARS = 150;
 
 export function fileRoutes(parts: ServerParts): RouteHandlers {
   const { engine, blobs, outputLimit, limits } = parts;
 
-  /** The latest ones: whoever does not read on has those that matter. */
+  /** Pages begin with the latest attempts. */
   async function outputs(jobId: string, before: number, limit: number = LIMIT.outputs): Promise<OutputsPage> {
     const earlier = (await blobs.attempts(jobId)).filter((attempt) => attempt < before);
     const attempts: OutputsPage["attempts"] = [];
@@ -39,11 +36,11 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
   async function file(call: RouteCall, jobId: string): Promise<Download> {
     const name = call.params["*"] as string;
     const source = await blobs.get(jobId, Number(call.params.attempt), name, offsetOf(call));
-    if (source === null) throw new PerdureError("not_found", "this attempt left no such file");
+    if (source === null) throw new PerdureError("not_found", "the attempt has no such file");
     return new Download(source, attachment(name.split("/").at(-1) as string));
   }
 
-  /** All that it logged, a page at a time: a log may be long. */
+  /** The whole log, read in pages. */
   async function logText(job: JobRow, wanted: number | null, offset: number) {
     const first = await engine.store.log(job.id, wanted);
     const attempt = first?.attempt ?? wanted ?? job.attempt;
@@ -65,7 +62,7 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
     return new Download(toStream([Buffer.from(page?.text ?? "")]), { ...attachment("log.log"), ...own });
   }
 
-  /** The attempt in the hands of the caller, which must be the one of the path. */
+  /** The attempt that the caller holds, which must be the one of the path. */
   async function heldFile(call: RouteCall) {
     const { id, attempt } = await heldAttempt(parts, call);
     if (Number(call.params.attempt) !== attempt) {
@@ -99,7 +96,7 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
       const { attempt, source } =
         stream === "log" ? await logText(job, wanted, offset) : await logFile(job, wanted, `${stream}.log`, offset);
       const headers = { ...attachment(`${stream}.log`), [HEADER.attempt]: String(attempt) };
-      // An open file as it is: a generator around it that is never begun would never close it.
+      // Not wrapped into a generator: one that is never started would never close the file.
       return new Download(source instanceof Readable ? source : toStream(source), headers);
     },
 
@@ -114,8 +111,8 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
 
     async writeOutput(call) {
       const { id, attempt, name, upload } = await heldFile(call);
-      // Asked for in vain: it has been sent again since, perhaps with more behind it.
-      if (call.request.raw.destroyed) throw new PerdureError("invalid_request", "the caller is gone");
+      // The client may have sent the piece again since, followed by others: this one must not be written any more.
+      if (call.request.raw.destroyed) throw new PerdureError("invalid_request", "the client has disconnected");
       const length = call.request.headers["content-length"];
       const last = call.query.last === true;
       const options = {
@@ -127,7 +124,7 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
       try {
         return await blobs.write(id, attempt, name, offsetOf(call), bodyOf(call), options);
       } finally {
-        call.request.raw.resume(); // what was not wanted of it is read and thrown away, or the next request never comes
+        call.request.raw.resume(); // discard the unread rest, or the next request never arrives
       }
     },
 
@@ -143,13 +140,13 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
 
     async readEarlierOutput(call) {
       const { id, attempt } = await heldAttempt(parts, call);
-      if (Number(call.params.attempt) >= attempt) throw new PerdureError("not_found", "this run is no earlier one");
+      if (Number(call.params.attempt) >= attempt) throw new PerdureError("not_found", "not an earlier attempt");
       return file(call, id);
     },
   };
 }
 
-/** Whoever stops reading it half-way does not end the connection: the reply still has to go over it. */
+/** Ending the iteration early does not destroy the connection, which is still needed for the reply. */
 function bodyOf({ body }: RouteCall): AsyncIterable<Uint8Array> {
   return body instanceof Readable ? body.iterator({ destroyOnReturn: false }) : toStream([]);
 }
@@ -158,7 +155,7 @@ interface LogQuery {
   readonly attempt?: number;
   readonly stream?: "stdout" | "stderr" | "log";
   readonly offset?: number;
-  /** Of a page of a log. */
+  /** The position of a page of the log. */
   readonly after?: number;
 }
 
@@ -170,7 +167,7 @@ async function* toStream(chunks: AsyncIterable<Uint8Array> | Iterable<Uint8Array
   yield* chunks;
 }
 
-/** Its writer chose the name: no quotes, slashes or line ends of it get into a header. */
+/** The name is untrusted: its quotes, slashes and line ends must not get into a header. */
 function attachment(name: string): Readonly<Record<string, string>> {
   const plain = name.replaceAll(/[^A-Za-z0-9._-]/g, "_").replace(/^\.+/, "_");
   const full = encodeURIComponent(name.toWellFormed()).replaceAll(/['()*]/g, (c) => `%${c.charCodeAt(0).toString(16)}`);
@@ -181,8 +178,7 @@ function attachment(name: string): Readonly<Record<string, string>> {
   };
 }
 
-// Uploads: inputs of commands that are too large for a request, sent piece by piece before their job is submitted.
-
+/** Uploads: inputs of commands that are too large for a request, sent in pieces before their job is submitted. */
 export function uploadRoutes({ engine }: ServerParts): RouteHandlers {
   return {
     createUpload: async () => ({ id: engine.newUpload() }),
@@ -197,14 +193,14 @@ export function uploadRoutes({ engine }: ServerParts): RouteHandlers {
           length === undefined ? undefined : Number(length),
         );
       } finally {
-        request.raw.resume(); // what was not wanted of it is read and thrown away, or the next request never comes
+        request.raw.resume(); // discard the unread rest, or the next request never arrives
       }
     },
 
     async getUpload({ params, namespace }) {
       const id = params.id as string;
       const found = await engine.readUpload(id, namespace);
-      if (found === null) throw new PerdureError("not_found", `there is no upload ${id}, or it was removed`);
+      if (found === null) throw new PerdureError("not_found", `upload ${id} does not exist, or was removed`);
       return { id, ...found };
     },
   };

@@ -1,5 +1,5 @@
-/** Jobs: searches, one by one, commands on them, and their explanation. A page of a search ends early when it holds
- *  enough text, since a row may hold two megabytes. */
+/** Jobs: searches, single jobs, commands, and explanations. A row may have two megabytes of payload and result, so a page of a search
+ *  is collected from small pages of the store and ends early when it is large enough; `next` continues from there. */
 
 import { toInstant } from "../../core/duration.ts";
 import type { Command } from "../../core/job/command.ts";
@@ -19,15 +19,12 @@ import {
 import { findJob, visibleJob } from "../find-job.ts";
 import { viewOfJob } from "../views.ts";
 import { wireJob } from "../wire-format.ts";
-import { inWireWords, submitRoutes } from "./submit.ts";
-
-// Searches. A row may hold two megabytes of payload and result, so a page is gathered from small ones of the store,
-// and ends early when there is enough text: `next` goes on from there, whatever the limit of the call after.
+import { submitRoutes, withWirePath } from "./submit.ts";
 
 const DEFAULT_LIMIT = 100;
-/** About eight megabytes of reply. */
+/** A reply larger than this ends the page. */
 const ENOUGH = 8_000_000;
-/** Rows that are read at a time: at first, and at most, when those before were light. The next may all be heavy. */
+/** Rows per read: the first time, and at most, after small rows. The next rows may all be large. */
 const FIRST = 20;
 const MOST = 80;
 const LIGHT = 100_000;
@@ -36,7 +33,7 @@ function listRoutes(parts: ServerParts): RouteHandlers {
   const { engine } = parts;
   return {
     async listJobs(call) {
-      const filter = checked(await withinKin(parts, call), call.namespace);
+      const filter = checked(await withinFamily(parts, call), call.namespace);
       const { limit = DEFAULT_LIMIT } = filter;
       const texts: string[] = [];
       let size = 0;
@@ -44,12 +41,12 @@ function listRoutes(parts: ServerParts): RouteHandlers {
       let next: string | null = filter.cursor ?? null;
       let isShort = false;
       do {
-        if (texts.length > 0) await nextTurn(engine.clock); // others have their turn
+        if (texts.length > 0) await nextTurn(engine.clock); // let other requests run
         const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
-        const asked = Math.min(rows, limit - texts.length);
-        const page = await engine.store.find({ ...filter, ...cursor, limit: asked, chars: ENOUGH - size });
-        // The store has checked as many jobs as one call may: whoever wants to go on asks again.
-        isShort = page.jobs.length < asked;
+        const count = Math.min(rows, limit - texts.length);
+        const page = await engine.store.find({ ...filter, ...cursor, limit: count, chars: ENOUGH - size });
+        // The store has scanned as many jobs as one call may: the client continues with `next`.
+        isShort = page.jobs.length < count;
         const before = size;
         for (const row of page.jobs) {
           const text = wireJob(row);
@@ -64,8 +61,8 @@ function listRoutes(parts: ServerParts): RouteHandlers {
   };
 }
 
-/** With the token of a job: its children, or those of one of them. */
-async function withinKin(parts: ServerParts, call: RouteCall): Promise<JobsFilter> {
+/** Limits a search with a job token to its children, or those of a descendant. */
+async function withinFamily(parts: ServerParts, call: RouteCall): Promise<JobsFilter> {
   const query = call.query as JobsFilter;
   const { job } = call.who;
   if (job === undefined) return query;
@@ -78,11 +75,9 @@ function checked(query: JobsFilter, namespace: string): JobFilter {
   try {
     return { namespace, ...checkJobsFilter(query) };
   } catch (error) {
-    throw inWireWords(error, "");
+    throw withWirePath(error, "");
   }
 }
-
-// Jobs: one by one, commands on them, and their story. Submits and searches are in files of their own.
 
 interface WaitRequest {
   readonly jobs: readonly { readonly id: string; readonly chapter: number }[];
@@ -100,7 +95,7 @@ function redriveTermsOf(changes: RedriveChanges): RedriveTerms {
   try {
     return toRedriveTerms(changes);
   } catch (error) {
-    throw inWireWords(error, "");
+    throw withWirePath(error, "");
   }
 }
 
@@ -153,7 +148,7 @@ export function jobRoutes(parts: ServerParts): RouteHandlers {
       try {
         return await redriveMany(engine, call.namespace, filter, options, operator(call.who));
       } catch (error) {
-        throw inWireWords(error, "filter");
+        throw withWirePath(error, "filter");
       }
     },
 
@@ -165,7 +160,7 @@ export function jobRoutes(parts: ServerParts): RouteHandlers {
       const { id, attempt, state } = await findJob(parts, call);
       const { after = 0, limit } = call.query as { readonly after?: number; readonly limit?: number };
       const attempts = await engine.store.attempts(id, { after, ...(limit === undefined ? {} : { limit }) });
-      // A page ends where it is full, in number or in bytes.
+      // The store ends a page when it is full, by number or by bytes.
       const last = attempts.at(-1)?.attempt ?? null;
       const closed = state === "running" ? attempt - 1 : attempt;
       return { attempts, next: last !== null && last < closed ? last : null };

@@ -1,4 +1,4 @@
-/** The server about itself: its version, its health, who asks; and pruning by hand. */
+/** The server itself: version, status, settings, the identity of the caller; and pruning on request. */
 import { hostname } from "node:os";
 import { API_VERSION } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -20,18 +20,18 @@ export function metaRoutes({ engine, keys, version, storeKind, dialects, setting
     getDialects: async () => dialects,
     async getSettings({ who }) {
       if (who.namespace !== null) {
-        throw new PerdureError("forbidden", "settings are of all namespaces, and this token is for one");
+        throw new PerdureError("forbidden", "settings apply to all namespaces, and this token is bound to one");
       }
       return { host: hostname(), pid: process.pid, startedAt, settings };
     },
     async getStatus({ who }) {
-      const asked = clock.monotonic();
+      const readFrom = clock.monotonic();
       const fault = store.fault?.() ?? null;
-      // Its words may name files and hosts: they are for whoever runs the server.
+      // The details may contain names of files and hosts: they are for operators only.
       const isOperator = who.scopes.includes("admin") && who.namespace === null;
       const storeFault = fault === null || isOperator ? (fault?.cause ?? null) : FAULTS[fault.kind];
       const secretFault = keys.fault === null || isOperator ? keys.fault : SECRET_FAULT;
-      const reading = store.settings.get("status"); // any short question will do
+      const reading = store.settings.get("status"); // any short query, for its duration
       const isRead = await reading.then(
         () => true,
         (error: unknown) => {
@@ -44,19 +44,19 @@ export function metaRoutes({ engine, keys, version, storeKind, dialects, setting
         ...{ now: clock.now(), store: storeKind, startedAt, storeFault, secretFault },
         storeTrouble: troubleShown(engine.storeState.trouble, now, isOperator),
         uptimeMs: Math.round(now - started),
-        storeMs: isRead ? Math.round((now - asked) * 10) / 10 : null,
+        storeMs: isRead ? Math.round((now - readFrom) * 10) / 10 : null,
       };
     },
     async prune({ who }) {
       if (who.namespace !== null) {
-        throw new PerdureError("forbidden", "pruning is for all namespaces, and this token is for one");
+        throw new PerdureError("forbidden", "pruning applies to all namespaces, and this token is bound to one");
       }
       return { jobs: await engine.prune(operator(who)) };
     },
   };
 }
 
-/** Calls that the store refused, as they are also logged: counted, until it takes all again. */
+/** The present outage of the store, as it is also logged, with the calls that failed so far. */
 function troubleShown(trouble: StoreState["trouble"], now: number, isOperator: boolean) {
   if (trouble === null) return null;
   const { kind, cause, since, counts } = trouble;

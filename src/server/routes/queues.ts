@@ -10,7 +10,7 @@ export function queueRoutes({ engine }: ServerParts): RouteHandlers {
     async listQueues({ namespace, query }) {
       const { after = "", limit = LIMIT.queues } = query as { readonly after?: string; readonly limit?: number };
       const all = await engine.store.queues.counts(namespace, engine.clock.now());
-      const rest = all.filter(({ queue }) => queue > after); // they are sorted by their names
+      const rest = all.filter(({ queue }) => queue > after); // sorted by name
       const queues = rest.slice(0, limit);
       return { queues, next: queues.length < rest.length ? (queues.at(-1)?.queue ?? null) : null };
     },

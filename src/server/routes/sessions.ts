@@ -1,7 +1,7 @@
-/** The worker protocol: sessions, claims, renewals, reports. The hot part of a server: what a job costs here is paid for
- *  each of them, so there are no spreads and replies are made into text once.
+/** The worker protocol: sessions, claims, renewals, reports. The hot path of a server: everything here is done for each job, so there
+ *  are no object spreads, and replies are serialized once.
  *
- *  Every call but the first proves with a key that it is the session it names. */
+ *  Every call but the first one proves its session with the session key. */
 import { fromWireHealth, toWireUsage, type WireHealth } from "../../contract/wire.ts";
 import type {
   ClaimRequestWire,
@@ -26,20 +26,26 @@ import { keptProgress, toReport } from "../wire-format.ts";
 
 export function sessionRoutes(parts: ServerParts): RouteHandlers {
   const { engine, keys, log, limits } = parts;
-  const room = new ClaimSize();
+  const claimSize = new ClaimSize();
   const notices = new Notices(engine);
 
-  /** Gives back what does not fit into a reply: nothing is charged. Others may have it soon, this session after a lease. */
-  async function releaseUnheard(session: string, jobs: readonly ClaimedJob[]): Promise<void> {
+  /** Releases jobs that do not fit into a reply; not counted as attempts. Other sessions may claim them soon, this one after a
+   *  lease. */
+  async function release(session: string, jobs: readonly ClaimedJob[]): Promise<void> {
     const attempts = jobs.map(({ id, attempt }) => ({ jobId: id, attempt }));
     await engine.releaseUnheard(session, attempts).catch((error: unknown) => {
-      // Its worker never hears of them, so they are given back when a lease has passed.
-      log("warn", "jobs that did not fit into a reply could not be given back", { session, error });
+      // The worker never renews them, so the engine releases them after a lease.
+      log("warn", "cannot release jobs that exceed the reply size", { session, error });
     });
   }
 
-  /** Gives back what was claimed for a reply that is not delivered, unless it was delivered meanwhile by a repeat. */
-  async function giveBack(session: string, claimId: string | null, answer: ClaimAnswer, why: string): Promise<void> {
+  /** Releases the jobs of a claim whose reply is not delivered, unless a repeated claim has delivered them meanwhile. */
+  async function releaseClaim(
+    session: string,
+    claimId: string | null,
+    answer: ClaimAnswer,
+    why: string,
+  ): Promise<void> {
     const { jobs, delivery } = answer;
     try {
       if (claimId !== null && delivery !== null) await engine.withdrawClaim({ session, claimId, delivery });
@@ -49,16 +55,15 @@ export function sessionRoutes(parts: ServerParts): RouteHandlers {
       }
       log("info", why, { session, jobs: jobs.length });
     } catch (error) {
-      // Its worker never hears of them, so they are given back when a lease has passed.
-      log("warn", "jobs of a reply that was not delivered could not be given back", { session, error });
+      // The worker never renews them, so the engine releases them after a lease.
+      log("warn", "cannot release jobs of an undelivered claim", { session, error });
     }
   }
 
-  function giveBackUndelivered(call: RouteCall, session: string, claimId: string | null, answer: ClaimAnswer): void {
+  function releaseIfUndelivered(call: RouteCall, session: string, claimId: string | null, answer: ClaimAnswer): void {
     const { raw } = call.reply;
-    const why = "the reply to a claim was not delivered; its jobs were given back";
     const unlessSent = () => {
-      if (!raw.writableFinished) void giveBack(session, claimId, answer, why);
+      if (!raw.writableFinished) void releaseClaim(session, claimId, answer, "claim not delivered, jobs released");
     };
     if (raw.closed || raw.destroyed || call.reply.request.raw.socket.destroyed) unlessSent();
     else raw.once("close", unlessSent);
@@ -91,53 +96,48 @@ export function sessionRoutes(parts: ServerParts): RouteHandlers {
     async closeSession(call) {
       const session = sessionOf(parts, call);
       await engine.closeSession(session);
-      room.forget(session);
+      claimSize.forget(session);
       notices.forget(session);
     },
 
     async renewSession(call): Promise<RenewAnswerWire> {
       const { session, isFormer } = provenSession(parts, call);
       const { held, health } = call.body as RenewRequestWire;
-      const told = held.map(toHeld);
-      const answer = await engine.renew(session, told, health && fromWireHealth(health as WireHealth));
+      const attempts = held.map(toHeld);
+      const answer = await engine.renew(session, attempts, health && fromWireHealth(health as WireHealth));
       const { alive, leaseMs, lost, cancel, drain, overspent } = answer;
       const renewed = { alive, leaseMs, lost, cancel, drain, overspent };
-      // The secret was replaced: with a key of the new one the session outlives the time for which the old is accepted.
+      // The secret was replaced: a key of the new secret stays valid when the old one is not accepted any more.
       return isFormer && alive ? { ...renewed, key: sessionKey(keys, session, call.namespace) } : renewed;
     },
 
     async claimJobs(call) {
       const session = sessionOf(parts, call);
-      const { limit, waitMs = 0, claimId: givenId, last = false, room: left } = call.body as ClaimRequestWire;
+      const { limit, waitMs = 0, claimId: givenId, last = false, room } = call.body as ClaimRequestWire;
       const claimId = givenId === undefined ? null : storable(givenId, 100);
       const grant = call.request.replyGrant;
       const answer = await engine.claim(session, {
-        limit: room.limit(session, limit, grant?.room),
+        limit: claimSize.limit(session, limit, grant?.freeBytes),
         ...{ claimId, last, waitMs },
         signal: call.signal,
-        ...(left === undefined ? {} : { room: { cpu: left.cpu, memory: left.memory } }),
+        ...(room === undefined ? {} : { room: { cpu: room.cpu, memory: room.memory } }),
       });
       const { alive, drain } = answer;
       let jobs = answer.jobs;
       if (jobs.length > 0 && call.isTokenOver) {
-        await giveBack(
-          session,
-          claimId,
-          answer,
-          "the token of a claim ended while it was held; its jobs were given back",
-        );
+        await releaseClaim(session, claimId, answer, "token of a claim ended, jobs released");
         jobs = [];
       }
-      if (jobs.length > 0) giveBackUndelivered(call, session, claimId, answer);
-      if (!alive) room.forget(session);
+      if (jobs.length > 0) releaseIfUndelivered(call, session, claimId, answer);
+      if (!alive) claimSize.forget(session);
       else {
-        const fitting = room.fitting(session, jobs, grant?.room);
+        const fitting = claimSize.fitting(session, jobs, grant?.freeBytes);
         if (fitting < jobs.length) {
-          await releaseUnheard(session, jobs.slice(fitting));
+          await release(session, jobs.slice(fitting));
           jobs = jobs.slice(0, fitting);
         }
       }
-      // The store makes these objects with the fields of the wire and no others. Commands get a token of their own.
+      // The store returns exactly the fields of the protocol. Commands also get a job token.
       jobs = jobs.map((job) => (job.kind === "exec" ? { ...job, jobToken: jobToken(keys, job.id, job.attempt) } : job));
       return new JsonText(JSON.stringify({ alive, drain, jobs }));
     },
@@ -146,20 +146,20 @@ export function sessionRoutes(parts: ServerParts): RouteHandlers {
       const session = sessionOf(parts, call);
       const { reports } = call.body as { readonly reports: readonly ReportWire[] };
       const answers: SettleAnswer[] = new Array(reports.length);
-      const ours: Report[] = [];
-      const places: number[] = [];
+      const valid: Report[] = [];
+      const indexes: number[] = [];
       for (let i = 0; i < reports.length; i++) {
         const report = reports[i] as ReportWire;
         const lease = readLease(report.token);
         if (!isId(report.jobId, "job")) answers[i] = UNKNOWN;
         else if (lease?.session !== session || lease.attempt !== report.attempt) answers[i] = STALE;
         else {
-          ours.push(toReport(report));
-          places.push(i);
+          valid.push(toReport(report));
+          indexes.push(i);
         }
       }
-      const settled = ours.length === 0 ? [] : await engine.report(ours);
-      for (let k = 0; k < settled.length; k++) answers[places[k] as number] = settled[k] as SettleAnswer;
+      const settled = valid.length === 0 ? [] : await engine.report(valid);
+      for (let k = 0; k < settled.length; k++) answers[indexes[k] as number] = settled[k] as SettleAnswer;
       return new JsonText(JSON.stringify({ answers }));
     },
 
@@ -189,10 +189,10 @@ function checkedLabels(labels: Readonly<Record<string, string>>): Readonly<Recor
   return labels;
 }
 
-// As of jobs, with which they are compared.
+// The rule for names of jobs, with which they are compared.
 function named(value: string, path: string): string {
   if (isName(value)) return value;
-  throw refusal(path, value, `text of 1 to ${MAX_NAME} characters, none of them control characters`);
+  throw refusal(path, value, `text of 1 to ${MAX_NAME} characters without control characters`);
 }
 
 function refusal(path: string, given: unknown, allowed: string): PerdureError {

@@ -1,5 +1,5 @@
-/** Submits, also of children by an attempt that proves it holds the parent. The input of a job is the text of the
- *  request, byte for byte; everything else is checked by the same code as in the library. */
+/** Submits of jobs and of child jobs. The input of a job is stored as the text of the request, byte for byte; everything else is
+ *  checked by the same code as in the library. */
 
 import type { JobRequest, Submitted } from "../../contract/schemas.ts";
 import { statusOf } from "../../contract/wire.ts";
@@ -18,9 +18,6 @@ import { findJob, heldAttempt, leasedAttempt } from "../find-job.ts";
 import { LaneQuota, tokenOwner } from "../lane-quota.ts";
 import { PolicyCache, RequestPolicies } from "../policy-cache.ts";
 
-// Parents and children over the wire: for handlers of remote workers, who prove that they hold the parent, and for
-// processes of a job, who show its own token.
-
 interface ChildrenRequest {
   readonly ids?: readonly string[];
   readonly cursor?: string;
@@ -31,6 +28,7 @@ interface UsageRequest {
   readonly usage: Usage;
 }
 
+/** Child jobs: for handlers of remote workers, which prove that they hold the parent, and for processes with a job token. */
 function childRoutes(parts: ServerParts, submitOne: SubmitOne): RouteHandlers {
   const { engine } = parts;
   return {
@@ -48,15 +46,15 @@ function childRoutes(parts: ServerParts, submitOne: SubmitOne): RouteHandlers {
     async setUsage(call) {
       const { attempt, usage } = call.body as UsageRequest;
       const { id, attempt: own } = await reporterOf(parts, call);
-      if (own !== attempt) throw new PerdureError("forbidden", "a job reports its own usage, of the attempt that runs");
+      if (own !== attempt) throw new PerdureError("forbidden", "a job can only set the usage of its running attempt");
       if (await engine.setUsage(id, attempt, usage)) return undefined;
       throw new PerdureError("lease_lost", `attempt ${attempt} of ${id} is not running`);
     },
   };
 }
 
-/** The attempt that a caller speaks for: the job itself, by its own token, or the worker that holds it. No other token is
- *  enough, whatever its scopes: usage spends a budget, and ends the job when nothing is left of it. */
+/** The attempt whose usage a caller may set: that of its job token, or one that its session holds. No other token is accepted,
+ *  whatever its scopes: usage is charged to a budget, and the job ends when that is spent. */
 async function reporterOf(
   parts: ServerParts,
   call: RouteCall,
@@ -64,17 +62,14 @@ async function reporterOf(
   const { job } = call.who;
   if (job === undefined) return leasedAttempt(parts, call);
   const { id } = await findJob(parts, call);
-  if (id !== job.id) throw new PerdureError("forbidden", "this token is for another job: a job reports its own usage");
+  if (id !== job.id) throw new PerdureError("forbidden", "this job token is for another job");
   return job;
 }
 
-// Submits. The input of a job is the text of the request, byte for byte; everything else is checked by the same code
-// as in the library, and a mistake is told under the name that it has on the wire.
-
-/** Names of those who ask are kept up to this length. */
+/** Limit of the caller's name in events. */
 const MAX_NAME = 200;
 
-/** Stores the one job of a request, within the quota; as a child of this attempt, if there is one. */
+/** Stores the job of a request, within the quota; as a child of `parent`, if given. */
 type SubmitOne = (call: RouteCall, parent?: SubmitItem["parent"]) => Promise<JsonText>;
 
 export function submitRoutes(parts: ServerParts): RouteHandlers {
@@ -89,7 +84,7 @@ export function submitRoutes(parts: ServerParts): RouteHandlers {
       if (answer.status !== "ok") throw answer.error;
       return new JsonText(JSON.stringify(submitted(answer)), answer.created ? 201 : 200);
     } catch (error) {
-      throw inWireWords(error, "");
+      throw withWirePath(error, "");
     }
   }
 
@@ -111,14 +106,14 @@ export function submitRoutes(parts: ServerParts): RouteHandlers {
       options, // checked there
     });
     item.by = principal(call);
-    // What a job submits with its own token is its child, while this attempt of it runs.
+    // A job submitted with a job token is a child of that job.
     const { job } = call.who;
     if (job === undefined) {
       item.token = call.who.id;
       return item;
     }
     if (item.parent != null && item.parent.id !== job.id) {
-      const allowed = `${job.id}, or nothing: with its own token a job submits children of its own`;
+      const allowed = `${job.id}, or nothing: with a job token, that job is the parent`;
       throw new ConfigError({ path: "submit.parent", given: item.parent.id, allowed });
     }
     item.parent = job;
@@ -135,18 +130,18 @@ export function submitRoutes(parts: ServerParts): RouteHandlers {
       const texts = slicesOf(call.text, "jobs") ?? [];
       const answers: object[] = new Array(jobs.length);
       const items: SubmitItem[] = [];
-      const places: number[] = [];
+      const indexes: number[] = [];
       const known = new RequestPolicies(policies, limits.policiesPerRequest);
       const slices = new Slices(engine.clock);
       for (let i = 0; i < jobs.length; i++) {
         if (slices.isOver) {
           await slices.next();
-          // Nobody waits for the answer any more, and nothing is stored yet.
+          // Nothing is stored yet.
           if (call.reply.raw.closed) throw new PerdureError("closed", "the client has closed the connection");
         }
         try {
           items.push(toItem(call, jobs[i], texts[i] as string, known));
-          places.push(i);
+          indexes.push(i);
         } catch (error) {
           if (!(error instanceof PerdureError)) throw error;
           answers[i] = refusal(error, i);
@@ -154,29 +149,28 @@ export function submitRoutes(parts: ServerParts): RouteHandlers {
       }
       const stored = items.length === 0 ? [] : await storeItems(parts, call, items);
       stored.forEach((answer, k) => {
-        const i = places[k] as number;
+        const i = indexes[k] as number;
         answers[i] = answer.status === "ok" ? submitted(answer) : refusal(answer.error, i);
       });
       return new JsonText(JSON.stringify({ answers }));
     },
   };
 
-  function refusal(error: PerdureError, place: number): object {
-    const { code, message, path } = inWireWords(error, `jobs[${place}]`) as PerdureError;
+  function refusal(error: PerdureError, index: number): object {
+    const { code, message, path } = withWirePath(error, `jobs[${index}]`) as PerdureError;
     if (statusOf(code) < 500 && code !== "store_refused") return { error: { code, message, path } };
-    // The words of a database may name its tables, files and hosts.
+    // Messages of a database may contain names of tables, files and hosts.
     if (!engine.storeState.failed(error, "requests")) {
-      log("error", "a job of a list could not be stored", { code, error: message });
+      log("error", "cannot store a job of a list", { code, error: message });
     }
     return { error: { code, message: ERROR_CODES[code], path: null } };
   }
 }
 
-/** One for all routes of a server: calls at the same time count each other's lanes. */
+/** One per server, so that concurrent calls count each other's lanes. */
 const quotas = new WeakMap<ServerParts, LaneQuota>();
 
-/** Stores jobs within the quota of whoever asks. Workers may publish queues for kinds: these count, and so they are filled in
- *  before. */
+/** Stores jobs within the quota of the caller. Defaults published by workers are filled in before, since they can set the queue. */
 export async function storeItems(
   parts: ServerParts,
   call: RouteCall,
@@ -194,21 +188,21 @@ function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly st
   return { id, created, chapter, state };
 }
 
-/** Who asks, as events tell it. */
+/** The caller, as shown in events. */
 export function principal({ who }: RouteCall): string {
   return storable(`${who.job === undefined ? "token" : "job"}:${who.name}`, MAX_NAME);
 }
 
-/** Where a caller of the library says `submit.tags` or `payload`, one of the wire says `tags` and `input`, after the place
- *  in its list. */
-export function inWireWords(error: unknown, place: string): unknown {
+/** Converts the path of an error from the names of the library (`submit.tags`, `payload`) to those of the API (`tags`, `input`), after
+ *  the position in a list. */
+export function withWirePath(error: unknown, prefix: string): unknown {
   if (!(error instanceof PerdureError) || error.path === null) return error;
   const { code, path, message } = error;
   const field = path
     .replace(/^(submit|jobs|redrive|redriveMany)(\.|$)/, "")
     .replace(/^(payload|exec|http)(?=[.[]|$)/, "input");
-  const named = field === "" || place === "" || field.startsWith("[") ? place + field : `${place}.${field}`;
-  const rest = message.startsWith(path) ? message.slice(path.length).replace(/^: /, "") : message;
-  const words = named === "" ? rest : `${named}: ${rest}`;
-  return new PerdureError(code, words, { ...(named === "" ? {} : { path: named }), cause: error });
+  const wirePath = field === "" || prefix === "" || field.startsWith("[") ? prefix + field : `${prefix}.${field}`;
+  const problem = message.startsWith(path) ? message.slice(path.length).replace(/^: /, "") : message;
+  const text = wirePath === "" ? problem : `${wirePath}: ${problem}`;
+  return new PerdureError(code, text, { ...(wirePath === "" ? {} : { path: wirePath }), cause: error });
 }

@@ -1,5 +1,5 @@
-/** Tokens: made, listed without their secrets, revoked. Who is bound to a namespace sees and makes tokens of that
- *  namespace alone. */
+/** Tokens: create, list (without secrets), revoke. A caller that is bound to a namespace only sees and creates tokens of that
+ *  namespace. */
 import { LIMIT } from "../../contract/wire.ts";
 import type { AccessToken, Scope } from "../../core/access.ts";
 import { asText } from "../../core/check.ts";
@@ -20,7 +20,7 @@ export function tokenRoutes({ tokens }: ServerParts): RouteHandlers {
       const { name, scopes, expiresIn, ...rest } = body as TokenRequest;
       const namespace = rest.namespace === undefined ? who.namespace : rest.namespace;
       if (who.namespace !== null && namespace !== who.namespace) {
-        throw new PerdureError("forbidden", "this token may make tokens of its own namespace only", {
+        throw new PerdureError("forbidden", "this token can only create tokens of its own namespace", {
           path: "namespace",
         });
       }

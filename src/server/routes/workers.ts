@@ -1,4 +1,4 @@
-/** Workers as operators see them: the sessions of the namespace, and draining one. */
+/** Workers for operators: list the sessions of the namespace, and drain one. */
 import { toWireHealth } from "../../contract/wire.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { isId } from "../../lib/id.ts";
@@ -8,7 +8,7 @@ import { operator, type RouteHandlers, type ServerParts } from "../context.ts";
 export function workerRoutes({ engine }: ServerParts): RouteHandlers {
   return {
     async listWorkers({ namespace, who, query }) {
-      // Who runs it is nothing to a job itself.
+      // Job tokens see no workers.
       if (who.job !== undefined) return { workers: [], next: null };
       const { after = null, limit = SESSIONS_PAGE } = query as { readonly after?: string; readonly limit?: number };
       if (after !== null && !isId(after, "ses")) {
@@ -24,7 +24,7 @@ export function workerRoutes({ engine }: ServerParts): RouteHandlers {
     },
     async drainWorker({ namespace, params, who }) {
       const { session = "" } = params;
-      // One of another namespace is not there.
+      // A session of another namespace is answered like one that does not exist.
       const known = isId(session, "ses") ? await engine.store.sessions.get(session) : null;
       if (known?.namespace !== namespace || (await engine.drainSession(session, operator(who))) === "unknown") {
         throw new PerdureError("not_found", "no worker has this session");
