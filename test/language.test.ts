@@ -88,7 +88,8 @@ const lineAt = (text: string, index: number) => text.slice(0, index).split("\n")
 
 it("is in the messages", () => {
   const isTest = (file: string) => file.endsWith(".test.ts") || file.startsWith("src/store/conformance/");
-  const files = filesUnder("src", ".ts").filter((file) => !isTest(file) && isChecked(file));
+  const isReleased = (file: string) => file.endsWith("/migrations.ts"); // steps that are never edited, nor their comments
+  const files = filesUnder("src", ".ts").filter((file) => !isTest(file) && !isReleased(file) && isChecked(file));
   const found = files.flatMap((file) => {
     const sentences = literalsOf(read(file)).filter(({ text }) => text.includes(" "));
     return sentences.flatMap(({ text, line }) => hits(text, () => `${file}:${line}`));
