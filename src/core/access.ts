@@ -1,11 +1,10 @@
-/** Who may do what: tokens of access to a server, and their scopes. A token itself is shown once, when it is made; what is
- *  kept is its hash, from which it cannot be had. */
+/** Access tokens of a server and their scopes. A token is shown once, when it is created; only its hash is stored. */
 
-/** read: look at jobs and events. submit: submit jobs and command them. work: run jobs. admin: all of it, and tokens.
+/** read: read jobs and events. submit: submit jobs and command them. work: run jobs. admin: all of these, and tokens.
  *  @example
  *  const isScope = (text: string) => SCOPES.some((scope) => scope === text); */
 export const SCOPES = ["read", "submit", "work", "admin"] as const;
-/** What a token may do.
+/** What a token permits.
  *  @example
  *  const scopes: Scope[] = ["read", "submit"]; */
 export type Scope = (typeof SCOPES)[number];

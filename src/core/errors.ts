@@ -1,7 +1,7 @@
-/** Errors of the caller: something we can name, with a code that is the same in every process and language.
- *  Failures of jobs are data (`failure.ts`); our own bugs are assertions. Compare `code`, never `instanceof`. */
+/** Errors of calls, each with a code that is the same in every process and language. Failures of jobs are data
+ *  (`failure.ts`). Compare `code`, never `instanceof`. */
 
-/** One table; `docs/errors.md` is checked against it both ways. */
+/** The codes; a test compares them with `docs/errors.md`. */
 export const ERROR_CODES = {
   invalid_config: "an option or a policy has a mistake; the message names the field",
   invalid_payload: "the payload is not JSON, too deep, or over its limit",
@@ -13,32 +13,32 @@ export const ERROR_CODES = {
   result_timeout: "the job did not end within the time given to result()",
   wrong_state: "the command does not apply to a job in this state",
   budget_spent: "a budget that covers the job has nothing left; grant more with the redrive",
-  parent_ended: "the parent of this job has ended, is to be cancelled, or is not there; nothing was stored",
+  parent_ended: "the parent of this job has ended, is being cancelled, or does not exist; nothing was stored",
   output_too_large: "the outputs of an attempt are over their limit; nothing of this write was kept beyond it",
   closed: "the engine, worker or store was closed",
-  store_not_a_database: "the file is not a database of ours; nothing was changed in it",
+  store_not_a_database: "the file is not a Perdure database; nothing was changed in it",
   store_newer: "the database was written by a newer version of Perdure",
   store_driver_missing: "no SQLite driver can be loaded on this version of Node",
   store_full: "the disk is full; nothing of this call was stored",
-  store_io: "the disk failed, or the database refused us: a password, a right; the message has its words",
-  store_unavailable: "the database cannot be reached or takes nothing now; nothing of this call was stored",
+  store_io: "the disk failed, or the database refused access; the message has its reason",
+  store_unavailable: "the database cannot be reached or does not accept writes; nothing of this call was stored",
   store_unknown:
     "the connection or the disk failed; whether this call was stored is unknown, and repeating it with its key is safe",
   store_refused: "the store refused this item; nothing of it was stored",
-  invalid_request: "a request to the server is not as its description says; the message names the field",
-  unauthorized: "the server needs a token, and this is none that it knows",
+  invalid_request: "a request does not match the schema of the server; the message names the field",
+  unauthorized: "the server requires a token, and this one is missing, unknown, expired or revoked",
   forbidden: "the token does not allow this, or the request comes from a foreign page",
   not_found: "the server has nothing at this address",
   signing_key_missing: "this server does not have the signing secret in use yet; nothing was done, try again later",
-  lease_lost: "the attempt is not, or no longer, in the hands of this session; nothing was changed",
+  lease_lost: "this session does not hold the attempt, or no longer; nothing was changed",
   body_too_large: "the request is over the server's limit; nothing of it was done",
   unsupported_media_type: "the server does not read requests of this type; send JSON",
-  misdirected: "the server does not answer to this name; add it to the allowed hosts",
+  misdirected: "the server does not accept this host name; add it to the allowed hosts",
   too_many_requests: "too many requests of this kind; nothing was done, try again later",
-  overloaded: "the server has more to do than it can take; nothing was done, try again later",
-  internal: "a fault of the server; it may have been done, and repeating it with its key is safe",
+  overloaded: "the server is overloaded; nothing was done, try again later",
+  internal: "an error of the server; the call may have taken effect, and repeating it with its key is safe",
   server_unreachable:
-    "the server cannot be reached; whether it was done is unknown, and repeating it with its key is safe",
+    "the server cannot be reached; whether the call took effect is unknown, and repeating it with its key is safe",
 } as const;
 
 /** The code of an error: the same in every process and language. `docs/errors.md` has them all.
@@ -46,7 +46,7 @@ export const ERROR_CODES = {
  *  const code: ErrorCode = "key_conflict"; */
 export type ErrorCode = keyof typeof ERROR_CODES;
 
-/** A call that cannot be served. Compare its `code`, not its class: there may be two copies of the package.
+/** A call that failed. Compare its `code`, not its class: there may be two copies of the package.
  *  @example
  *  await perdure.submit(resize, { url }, { key: "a" }).catch((error: PerdureError) => {
  *    if (error.code !== "key_conflict") throw error;
@@ -64,7 +64,7 @@ export class PerdureError extends Error {
   }
 }
 
-/** The store or the server was away for a while. Who only waits, waits on. */
+/** The store or the server is not available at the moment; a caller that only waits may continue to wait. */
 export function isOutage(error: unknown): boolean {
   const { code } = (error ?? {}) as { code?: unknown };
   return OUTAGES.includes(code);
@@ -142,12 +142,12 @@ export function show(value: unknown): string {
   } catch {
     text = undefined;
   }
-  text ??= isStubborn(value) ? "a value that cannot be shown" : String(value);
+  text ??= hasNoText(value) ? "a value that cannot be shown" : String(value);
   return text.length > 80 ? `${text.slice(0, 77)}...` : text;
 }
 
-/** It cannot be made a text: an object without a prototype, or with a `toString` that throws. */
-function isStubborn(value: unknown): boolean {
+/** An object without a prototype, or with a `toString` that throws, has no text. */
+function hasNoText(value: unknown): boolean {
   try {
     String(value);
     return false;

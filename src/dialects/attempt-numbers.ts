@@ -1,7 +1,7 @@
 /** Attempts of a job, numbered as the budgets count them: an attempt that was returned or that waits for children is
  *  not counted and keeps its number the next time; a redrive starts again at 1. Rules and conditions call this number
- *  `attempt` (`chargedNumber` in `core/decision/classify.ts`). A job's own attempt number counts all attempts. */
-import { chargedNumber } from "../core/decision/classify.ts";
+ *  `attempt` (`countedNumber` in `core/decision/classify.ts`). A job's own attempt number counts all attempts. */
+import { countedNumber } from "../core/decision/classify.ts";
 import type { JobEvent, JobEventBody } from "../core/job/event.ts";
 
 /** Counted failures and losses. */
@@ -35,7 +35,7 @@ export function counted<E extends JobEventBody>(events: readonly E[]): NumberedE
     } else if ("counters" in event.data) {
       after = { ...charged, ...chargedIn(event.data.counters) };
     }
-    return { event, attempt: chargedNumber(charged), next: chargedNumber(after), chapter, charged };
+    return { event, attempt: countedNumber(charged), next: countedNumber(after), chapter, charged };
   });
 }
 

@@ -40,7 +40,7 @@ describe("result", () => {
     expect(error).toBeInstanceOf(PerdureError);
     expect(error).toMatchObject({
       ...{ code: "job_failed", name: "JobFailedError", jobId: job.id, reason: "exhausted", attempt: 2 },
-      message: `${job.id} failed (exhausted) after 2 runs: run 2`,
+      message: `${job.id} failed (exhausted) after 2 attempts: run 2`,
       failure: { kind: "error", class: "transient", name: "TypeError", code: "E_DOWN", message: "run 2" },
     });
     expect((error as JobFailedError).failure?.stack).toContain("result.test.ts");

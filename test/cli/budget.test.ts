@@ -69,7 +69,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     const refused = await ask("redrive", last.id);
     expect(refused).toMatchObject({ code: 1, stdout: "" });
     expect(refused.stderr).toContain(
-      `the budget of ${job.id} (1 USD, 1.8 spent) has nothing left; grant more by a redrive with --budget`,
+      `the budget of ${job.id} (1 USD, 1.8 spent) has nothing left; redrive with --budget`,
     );
     await expect(library.redrive(last.id)).rejects.toMatchObject({ code: "budget_spent" });
     const ids = children.map(({ id }) => id);

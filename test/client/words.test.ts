@@ -129,7 +129,7 @@ describe("a result", () => {
     const job = await client.submit("nobody", 1);
     await expect(job.result({ timeout: "30ms" })).rejects.toMatchObject({
       code: "result_timeout",
-      message: `${job.id} did not end within 30 ms; it goes on`,
+      message: `${job.id} did not end within 30 ms; it continues`,
     });
     const controller = new AbortController();
     const aborted = job.result({ signal: controller.signal });

@@ -1,6 +1,5 @@
-/** How long a retry waits. Cap first, then jitter, then the floor: a jittered delay may lie above `max`, as in the
- *  systems the presets come from, unless `clampAfterJitter` makes `max` a promise. Whole milliseconds throughout;
- *  whatever the numbers given, the answer is finite and not negative, because a `runAt` is made of it. */
+/** The delay of a retry: cap, then jitter, then floor. A jittered delay may exceed `max`, as in the systems that the presets come
+ *  from, unless `clampAfterJitter` is set. The result is a finite number of whole milliseconds, not negative, for any input. */
 import type { Backoff } from "../policy/policy.ts";
 
 export interface BackoffDelay {
@@ -13,8 +12,8 @@ export interface BackoffDelay {
 
 const NO_DELAY: BackoffDelay = Object.freeze({ baseMs: 0, jitter: 0, delayMs: 0 });
 
-/** The delay before retry `r` (1, 2, … within its class); `random` is a draw from [0, 1). No floor applies where
- *  there is no delay at all: type none, and the first `immediate` retries.
+/** The delay before retry `r` (1, 2, … within its class); `random` is from [0, 1). Type none and the first `immediate` retries
+ *  have no delay and no floor.
  *  @example
  *  const { backoff } = resolvePolicy({ maxAttempts: 3, backoff: { initial: "1s", jitter: 0 } });
  *  backoffMs(backoff, 2, 0.5).delayMs; // 2000 */
@@ -34,7 +33,7 @@ type DelayedBackoff = Exclude<Backoff, { type: "none" }>;
 function uncappedMs(backoff: DelayedBackoff, n: number): number {
   switch (backoff.type) {
     case "exponential":
-      // The power grows to Infinity, which the cap takes back; but 0 · Infinity would be NaN.
+      // The power may be Infinity, which the cap limits; but 0 · Infinity would be NaN.
       return backoff.initialMs === 0 ? 0 : backoff.initialMs * backoff.factor ** (n - 1);
     case "schedule":
       return backoff.delaysMs[Math.min(n - 1 + backoff.offset, backoff.delaysMs.length - 1)] ?? 0;
@@ -43,12 +42,12 @@ function uncappedMs(backoff: DelayedBackoff, n: number): number {
   }
 }
 
-/** A count below 1, or none at all, is the first retry. Bounded, since 1 ** Infinity is NaN. */
+/** Anything below 1 is the first retry. Bounded, since 1 ** Infinity is NaN. */
 function wholeFromOne(r: number): number {
   return r >= 1 ? Math.min(Math.floor(r), Number.MAX_SAFE_INTEGER) : 1;
 }
 
-/** [0, 1) onto [-1, +1), linearly; anything else counts as the middle. */
+/** Maps [0, 1) to [-1, +1); anything else to 0. */
 function spread(random: number): number {
   return random >= 0 && random <= 1 ? 2 * random - 1 : 0;
 }

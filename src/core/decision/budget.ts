@@ -1,5 +1,5 @@
-/** What a job has spent of what its policy grants: attempts since its last redrive, tokens and money in its whole life. A
- *  budget of tokens and money covers the job that has it and everything below it. */
+/** The attempts of a job that count since its last redrive, and its budgets of tokens and money, which cover the job and all of
+ *  its descendants across redrives. */
 
 import { counted } from "../format.ts";
 import { type Job, money, type Usage } from "../job/job.ts";
@@ -38,7 +38,7 @@ export function jobAttemptText(job: Job): string {
   return attemptText({ attempt, losses, chapter, isOpen, ...chargedAttempts(job) });
 }
 
-/** Tokens in and out together, and money. */
+/** Tokens, in and out together, and money. */
 export interface Amount {
   readonly tokens: number;
   readonly costUsd: number;
@@ -54,24 +54,24 @@ export type BudgetPart = keyof Amount;
 const PARTS: readonly BudgetPart[] = ["tokens", "costUsd"];
 const UNITS: Readonly<Record<BudgetPart, string>> = { tokens: "tokens", costUsd: "USD" };
 
-/** A budget, an estimate and a grant are never larger. */
+/** The limit of a budget, an estimate and a grant. */
 export const MAX_BUDGET: Amount = Object.freeze({ tokens: Number.MAX_SAFE_INTEGER, costUsd: 1_000_000_000 });
 
-/** A budget as it stands: of the job that has it, with all below. */
+/** The state of a budget: its limit, and what the job and all of its descendants use. */
 export interface BudgetNow {
   /** The job that has it. */
   readonly jobId: string;
-  /** By its policy, and what redrives granted. */
+  /** By its policy and the grants of redrives. */
   readonly limit: BudgetLimit;
   /** By attempts that have ended. */
   readonly spent: Amount;
-  /** By attempts that are running, as far as they have reported. */
+  /** By running attempts, as far as reported. */
   readonly live: Amount;
-  /** What running attempts were estimated to spend, and have not spent yet. */
+  /** The part of the estimates of running attempts that they have not spent yet. */
   readonly reserved: Amount;
 }
 
-/** Why an attempt may not start, or a job may not go on. */
+/** Why an attempt may not start, or a job may not continue. */
 export interface BudgetShortage {
   readonly jobId: string;
   readonly part: BudgetPart;
@@ -79,9 +79,9 @@ export interface BudgetShortage {
   /** Spent and live. */
   readonly used: number;
   readonly left: number;
-  /** What other attempts have reserved; absent where nothing is. */
+  /** Reserved by other attempts; absent where nothing is. */
   readonly reserved?: number;
-  /** What the attempt was estimated to spend; 0 where nothing is. */
+  /** The estimate of the attempt; 0 where there is none. */
   readonly wanted: number;
 }
 
@@ -101,7 +101,7 @@ export function addAmount(a: Amount, b: Amount, sign: 1 | -1 = 1): Amount {
   return { tokens: a.tokens + sign * b.tokens, costUsd: money(a.costUsd + sign * b.costUsd) };
 }
 
-/** What one attempt of a job takes of the budgets that cover it, beside what it has spent. */
+/** The live usage and the reservation of an attempt in the budgets that cover it. */
 export function heldBy(policy: Policy, live: Usage | null): Pick<BudgetNow, "live" | "reserved"> {
   const used = amountOf(live);
   const { estimate } = policy.budget;
@@ -115,7 +115,7 @@ export function heldBy(policy: Policy, live: Usage | null): Pick<BudgetNow, "liv
   };
 }
 
-/** What is left of a budget: less than 0 where attempts in progress have spent more than it had. */
+/** What is left of a budget; below 0 where running attempts have exceeded it. */
 export function leftOf({ limit, spent, live, reserved }: BudgetNow): BudgetLimit {
   const left = (part: BudgetPart) =>
     limit[part] === null ? null : (limit[part] as number) - spent[part] - live[part] - reserved[part];
@@ -128,12 +128,12 @@ export function spentPart(limit: BudgetLimit, used: Amount): BudgetPart | null {
   return PARTS.find((part) => limit[part] !== null && used[part] >= (limit[part] as number)) ?? null;
 }
 
-/** Which budget of the policy is used up ("tokens" or "costUsd") by this job alone, or null. */
+/** Which part of the policy's budget this job alone has used up, or null. */
 export function spentBudget({ budget }: Policy, usage: Usage | null): BudgetPart | null {
   return usage === null ? null : spentPart(budget, amountOf(usage));
 }
 
-/** The first budget, the nearest first, of which nothing is left but what is reserved. Attempts that are running count. */
+/** The nearest budget that is used up, running attempts included, reservations not. */
 export function spentAbove(budgets: readonly BudgetNow[]): BudgetShortage | null {
   for (const budget of budgets) {
     const used = addAmount(budget.spent, budget.live);
@@ -143,8 +143,8 @@ export function spentAbove(budgets: readonly BudgetNow[]): BudgetShortage | null
   return null;
 }
 
-/** May an attempt of this job start? Not if a budget above it has nothing left, or less than the job's estimate. Its own budget
- *  is no reason: a parent whose children have spent it may still end in good order, and is stopped if it spends more. */
+/** Why an attempt of this job may not start: a budget above it has nothing left, or less than the job's estimate. Its own budget
+ *  does not matter: a parent whose children have spent it may still complete, and is stopped if it spends more. */
 export function noStart(
   { id, policy }: Pick<Job, "id" | "policy">,
   budgets: readonly BudgetNow[],
@@ -161,7 +161,7 @@ export function noStart(
   return null;
 }
 
-/** Why a redrive would be in vain: one of the budgets that cover the job, its own included, has nothing left. */
+/** Why a redrive would fail immediately: a budget that covers the job, its own included, has nothing left. */
 export function noRedrive(budgets: readonly BudgetNow[]): BudgetShortage | null {
   for (const budget of budgets) {
     const left = leftOf(budget);
@@ -171,7 +171,7 @@ export function noRedrive(budgets: readonly BudgetNow[]): BudgetShortage | null 
   return null;
 }
 
-/** More of what is limited; what is not stays without limit. */
+/** The limits with the grant added; without a limit it stays unlimited. */
 export function raised({ tokens, costUsd }: BudgetLimit, more: Partial<Amount>): BudgetLimit {
   return {
     tokens: tokens === null ? null : tokens + (more.tokens ?? 0),
@@ -179,12 +179,12 @@ export function raised({ tokens, costUsd }: BudgetLimit, more: Partial<Amount>):
   };
 }
 
-/** Why a grant cannot be: none of the budgets, as they are with it, has a limit of what is granted, or one would be too large. */
+/** Why a grant is refused: no budget has a limit of that part, or one would be too large. */
 export function grantTrouble(more: Partial<Amount>, budgets: readonly BudgetNow[]): string | null {
   for (const part of PARTS.filter((each) => more[each] !== undefined)) {
     const limited = budgets.filter(({ limit }) => limit[part] !== null);
     if (limited.length === 0) {
-      return `neither the job nor a job above it has a budget${budgets.length === 0 ? "" : ` of ${UNITS[part]}`}`;
+      return `neither the job nor any of its ancestors has a budget${budgets.length === 0 ? "" : ` of ${UNITS[part]}`}`;
     }
     const large = limited.find(({ limit }) => (limit[part] as number) > MAX_BUDGET[part]);
     if (large !== undefined) {
@@ -194,8 +194,8 @@ export function grantTrouble(more: Partial<Amount>, budgets: readonly BudgetNow[
   return null;
 }
 
-/** The budgets that cover a job after a redrive: its own by its new policy, all others with what was granted. The first is its
- *  own where it has one, also where it had none before: then it has spent what the job itself has. */
+/** The budgets that cover a job after a redrive: first its own by its new policy, then the others with the grant. A new own
+ *  budget starts with the usage of the job itself. */
 export function redrivenBudgets(
   { id, usage, policy: before }: Pick<Job, "id" | "usage" | "policy">,
   policy: Policy,
@@ -213,7 +213,7 @@ export function redrivenBudgets(
   return [{ jobId: id, limit: { tokens, costUsd }, ...spent }, ...others];
 }
 
-/** A limit moves as its policy does: what was granted beside the policy stays. */
+/** A limit changes by the difference of the policies, so that earlier grants stay. */
 function movedLimit(limit: BudgetLimit, before: BudgetLimit, after: BudgetLimit): BudgetLimit {
   const moved = (part: BudgetPart) => {
     const [now, was, is] = [limit[part], before[part], after[part]];
@@ -231,7 +231,7 @@ function shortage(budget: BudgetNow, part: BudgetPart, wanted: number): BudgetSh
   return { jobId: budget.jobId, part, limit, used, ...reserved, left, wanted };
 }
 
-/** `0.7 of 1 USD spent, 0.1 left`, with what is reserved. */
+/** `0.7 of 1 USD spent, 0.2 reserved, 0.1 left`. */
 export function budgetText(budget: BudgetNow): string {
   const left = leftOf(budget);
   const used = addAmount(budget.spent, budget.live);
@@ -250,7 +250,7 @@ export function limitText({ tokens, costUsd }: BudgetLimit): string {
   return parts.length === 0 ? "no limit" : parts.join(" and ");
 }
 
-/** `the budget of job_1 (1 USD) has 0.1 left, and 0.4 is wanted`. */
+/** `the budget of job_1 (1 USD, 0.9 spent) has 0.1 left, and an attempt is estimated at 0.4`. */
 export function shortageText({ jobId, part, limit, used, reserved, left, wanted }: BudgetShortage): string {
   const held = reserved === undefined ? "" : `, ${reserved} reserved`;
   const rest = wanted > left && left > 0 ? `${left} left, and an attempt is estimated at ${wanted}` : "nothing left";

@@ -1,5 +1,5 @@
-/** Classifies the outcome of an attempt: which rule, list or condition of the policy matches it, and which class that
- *  gives. */
+/** Classifies a failure by the policy: whether it may be retried at all, and which rule, list or condition decides. Limits and
+ *  delays are for `decide`. Pure, and never throws: an error in a condition means no retry. */
 import { evaluateCondition } from "../expression/expression.ts";
 import type { FailReason, Job } from "../job/job.ts";
 import type { Policy, Rule } from "../policy/policy.ts";
@@ -9,9 +9,6 @@ import { listMatch, type Match, presetMatch, ruleMatch } from "./match.ts";
 import { type FoundPart, findPart, findWord } from "./message-parts.ts";
 import type { Outcome } from "./outcome.ts";
 import { lineList, unknownLists } from "./phrase-lists.ts";
-
-// Step 7 of the decision: may this failure be retried at all, by what the policy says of its kind? Knows nothing of
-// budgets and delays. Pure, and it never throws: a condition that errs means "do not retry".
 
 /** An outcome that may be a failure.
  *  @example
@@ -28,30 +25,30 @@ export interface Verdict {
   readonly reason: FailReason | null;
   /** The rule, list, condition or switch that decided. */
   readonly match: Match;
-  /** The rule that matched, for its own budget and backoff; never one of the preset's fallback rules. */
+  /** The rule of the policy that matched, for its own limit and backoff; null for a fallback rule of the preset. */
   readonly rule: { readonly index: number; readonly rule: Rule } | null;
   readonly failure: Failure;
-  /** What went wrong while a condition was evaluated. */
+  /** The error of a condition that could not be evaluated. */
   readonly conditionError: string | null;
 }
 
 type JobFacts = Pick<Job, "id" | "kind" | "failures" | "losses" | "firstStartedAt" | "policy">;
 
-/** `attempt` of rules and conditions: the number of this run among those that its chapter is charged for, from 1. A run that
- *  was handed back, was deferred, waited for children or was charged to a rule alone keeps its number when it comes again, and
- *  a redrive begins at 1: it counts as the budgets do. The job's own `attempt`, which only ever grows, is the fence. */
-export function chargedNumber({ failures, losses }: Pick<Job, "failures" | "losses">): number {
+/** `attempt` of rules and conditions: the number of this attempt among those that count, from 1 after each redrive. An attempt
+ *  that was handed back, was deferred, waited for children or counts only for a rule repeats its number. The job's own
+ *  `attempt`, which only grows, is the fencing number. */
+export function countedNumber({ failures, losses }: Pick<Job, "failures" | "losses">): number {
   return failures + losses + 1;
 }
 
-/** Whether a failure may be retried at all, by the policy of its job. How often is for `decide`.
+/** Whether a failure may be retried at all by the policy of its job.
  *  @example
  *  const { kind, match } = classify(running, outcome);
  *  console.log(kind, match); // "fail", { by: "exitCodes", list: "noRetryOnExitCodes", code: 2 } */
 export function classify(job: JobFacts, outcome: FailureOutcome): Verdict {
   const cause = failureOf(outcome);
   const verdict = judge(job, outcome, cause);
-  // Whatever said no: a job that nobody ever started failed because nobody could be found for it.
+  // A job that no worker ever started is unschedulable, whatever decided.
   if (verdict.reason !== null && outcome.kind === "queue_timeout" && job.firstStartedAt === null) {
     return { ...verdict, reason: "unschedulable" };
   }
@@ -60,7 +57,7 @@ export function classify(job: JobFacts, outcome: FailureOutcome): Verdict {
 
 const NOT_POLLED = { value: false, error: null } as const;
 
-/** Whether a completed run is to be run again because its result matches `retryWhen`. An error is no match. */
+/** Whether a completed attempt runs again because its result matches `retryWhen`. An error is not a match. */
 export function polled(
   job: JobFacts,
   outcome: Extract<Outcome, { kind: "completed" }>,
@@ -69,7 +66,7 @@ export function polled(
   return retryWhen === null ? NOT_POLLED : evaluateCondition(retryWhen, variables(job, outcome));
 }
 
-/** The failure a bad outcome stands for; timeouts in the queue and polled results have none of their own. */
+/** The failure of an outcome; queue timeouts and polled results, which have none, get one. */
 export function failureOf(outcome: FailureOutcome): Failure {
   switch (outcome.kind) {
     case "failed":
@@ -91,7 +88,7 @@ function judge(job: JobFacts, outcome: FailureOutcome, cause: Failure): Verdict 
   };
   const { policy } = job;
 
-  const attempt = chargedNumber(job);
+  const attempt = countedNumber(job);
   if (cause.class === "logical" && !isRetriedByPreset(policy, cause, attempt)) {
     return no("rejected", { by: "task" });
   }
@@ -140,7 +137,7 @@ function firstMatch(rules: readonly Rule[], cause: Failure, attempt: number) {
   return null;
 }
 
-/** What the preset's own rules say; null if they do not know it. */
+/** The verdict of the preset's fallback rules; null if none matches. */
 function fallbackOf(policy: Policy, cause: Failure, attempt: number, yes: RetryAnswer, no: FailAnswer): Verdict | null {
   const fallback = firstMatch(policy.fallback, cause, attempt);
   if (fallback === null) return null;
@@ -148,8 +145,8 @@ function fallbackOf(policy: Policy, cause: Failure, attempt: number, yes: RetryA
   return fallback.rule.then === "fail" ? no("rejected", match) : yes(match);
 }
 
-/** Some systems have reasons that a command reports itself and that may pass. Then a reported failure is judged like any other;
- *  only a rule of the preset that names the kind `result` allows that, and whatever the user wrote still comes first. */
+/** A failure that the task reported is final, unless a fallback rule of the preset for the kind `result` retries it: some systems
+ *  have reported reasons that may pass. The user's rules still come first. */
 function isRetriedByPreset({ fallback }: Policy, cause: Failure, attempt: number): boolean {
   const rule = firstMatch(fallback, cause, attempt)?.rule;
   return rule?.then === "retry" && rule.if.kind?.includes("result") === true;
@@ -195,7 +192,7 @@ function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unkno
     status_code: done ? (outcome.statusCode ?? statusIn(result)) : (cause?.status ?? null),
     error: cause?.message ?? null,
     success: done,
-    attempt: chargedNumber(job),
+    attempt: countedNumber(job),
     job_id: job.id,
     kind: job.kind,
     execution_id: job.id,
@@ -206,21 +203,20 @@ function variables(job: JobFacts, outcome: FailureOutcome): Record<string, unkno
   };
 }
 
-/** A failed run has left no result: this is what is known of it. */
+/** The `result` of a failed attempt in conditions. */
 function resultOf({ status, message, exitCode, signal }: Failure): Record<string, unknown> {
   return { status_code: status, error: message, success: false, exit_code: exitCode, signal };
 }
 
-/** A function that polls an API may return `{ status_code: 202 }` and be judged by it. */
+/** A function that polls an API may return `{ status_code: 202 }` for conditions. */
 function statusIn(result: unknown): number | null {
   if (typeof result !== "object" || result === null || !Object.hasOwn(result, "status_code")) return null;
   const code = (result as { status_code: unknown }).status_code;
   return typeof code === "number" ? code : null;
 }
 
-// Whether a rule matches a failure, and by what. Pure, and in time that grows with the texts alone.
-
-/** The conditions of the rule with the values of theirs that matched, and the line of the message part; null if it does not match. */
+/** The conditions of the rule with the values that matched, and the line of the message part; null if it does not match. The time
+ *  is linear in the texts. */
 export function matchOf({ if: wanted }: Rule, cause: Failure, attempt: number): FoundPart | null {
   const parts: string[] = [];
   const has = <T>(name: string, values: readonly T[] | null, found: T | null): boolean => {
@@ -263,20 +259,20 @@ export function matchOf({ if: wanted }: Rule, cause: Failure, attempt: number): 
   return { part: parts.join(", "), line };
 }
 
-/** Parts are searched for in the message and in the code: `ECONNRESET` is often only there. */
+/** The text for parts: the message and the code, which may be the only place of `ECONNRESET`. */
 function messageOf({ message, code }: Failure): string {
   return `${message} ${code ?? ""}`;
 }
 
-/** The last lines of a command, and behind them the message: that is the line of the error itself. */
+/** The last lines of a command and then the message, which is the line of the error itself. */
 function linesOf(cause: Failure): string[] {
   const { name } = cause;
   const message = name === null || name === "Error" ? messageOf(cause) : `${name}: ${messageOf(cause)}`;
   return [...aroundOf(cause).split("\n"), ...message.split("\n")];
 }
 
-/** Where the lists search for what is not in the message: programs explain themselves in several lines of stderr, and which of
- *  them is the message is a guess. Stacks of errors name files, and are not searched. */
+/** The last lines of stderr, which lists search after the message, as the error of a command may have several lines. Stacks of
+ *  errors contain file names and are not searched. */
 function aroundOf({ kind, stack }: Failure): string {
   const isCommand = kind === "exit" || kind === "signal" || kind === "oom";
   return isCommand && stack !== null ? stack : "";

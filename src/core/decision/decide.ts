@@ -1,7 +1,6 @@
-/** Decides what follows an attempt. Pure: the same job, outcome, instant and draw give the same decision. Reports,
- *  lost leases, timeouts, queue expiry and budgets all come through here, so the rules exist once. The steps are those
- *  of docs/lifecycle.md (`DECISION_STEPS`); the first that applies decides. This is the one place where counters are
- *  raised. */
+/** Decides what follows an attempt, a lost lease, a timeout, an expiry or a spent budget. Pure: the same job, outcome, instant
+ *  and random number give the same decision. The first of the steps that applies decides (`DECISION_STEPS`,
+ *  docs/lifecycle.md). Only this module raises counters. */
 
 import type { FailReason, Job } from "../job/job.ts";
 import type { Backoff } from "../policy/policy.ts";
@@ -20,7 +19,7 @@ import { DECISIVE, evidenceOf } from "./evidence.ts";
 import type { DecisionStep, Match } from "./match.ts";
 import type { Outcome } from "./outcome.ts";
 
-/** What an outcome counts as.
+/** The class of an outcome.
  *  @example
  *  const isLoss = (cls: DecisionClass) => cls === "lost"; */
 export type DecisionClass =
@@ -34,7 +33,7 @@ export type DecisionClass =
   | "over_budget"
   | "waiting";
 
-/** What the run was charged to. `left` is what remains of it.
+/** The limit that an attempt counts against, with the new count and what is left.
  *  @example
  *  const left = (charge: Charge) => `${charge.used} of ${charge.limit} ${charge.to}`; */
 export interface Charge {
@@ -44,19 +43,19 @@ export interface Charge {
   readonly left: number;
 }
 
-/** How long a retry waits, and how that came about.
+/** The delay of a retry, and what it was computed from.
  *  @example
  *  const shown = ({ baseMs, delayMs }: Delay) => `${delayMs} ms (${baseMs} ms before jitter)`; */
 export interface Delay {
   readonly baseMs: number;
-  /** The share drawn by jitter, from -j to +j. */
+  /** The drawn jitter, from -j to +j. */
   readonly jitter: number;
   readonly delayMs: number;
-  /** The time the failure asked for, at most `retryAfterMax`; only where the policy honours it. */
+  /** The time that the failure requested, at most `retryAfterMax`; only where the policy honours it. */
   readonly retryAfterMs?: number;
 }
 
-/** The counters of a job that a decision may move.
+/** The counters of a job that a decision may change.
  *  @example
  *  const { failures, losses }: Counters = running; */
 export type Counters = Pick<
@@ -67,7 +66,7 @@ export type Counters = Pick<
 interface DecisionParts {
   readonly step: DecisionStep;
   readonly class: DecisionClass;
-  /** What of the policy or of the outcome decided; absent where the step alone says it. */
+  /** The part of the policy or of the outcome that decided; absent where the step is enough. */
   readonly match?: Match;
   readonly charge: Charge | null;
   readonly counters: Counters;
@@ -90,17 +89,17 @@ export type Decision =
   | (DecisionParts & { readonly kind: "block" })
   | (DecisionParts & { readonly kind: "retry"; readonly runAt: number; readonly delay: Delay });
 
-/** After so many interruptions and releases in a row something is wrong with more than one worker. */
+/** This many interruptions and releases in a row count as a loss. */
 export const MAX_HANDBACKS = 20;
-/** A released job waits a little, so that it does not come straight back to a worker that cannot have it. */
+/** The delay of a released job, so that a worker that cannot run it does not claim it again immediately. */
 export const RELEASE_DELAY_MS = 1_000;
-/** A deferral never comes back at once, whatever the backoff says. */
+/** The least delay of a deferral. */
 export const MIN_DEFER_MS = 1_000;
 
 type DecisionFacts = Omit<DecisionParts, "step" | "match">;
 
-/** Decides what follows an attempt: the one place that does. Pure: time and chance are arguments.
- *  `budgets` are those that cover the job, the nearest first, with what this attempt spent, and without what it held.
+/** Decides what follows an attempt. Pure: time and randomness are arguments. `budgets` are those that cover the job, the nearest
+ *  first, with the usage of this attempt and without its reservation.
  *  @example
  *  const decision = decide(running, outcome, Date.now(), Math.random());
  *  console.log(decision.kind, decision.step, decision.match); */
@@ -116,29 +115,32 @@ export function decide(
     if (!again.value) return succeed(job, again.error);
   }
   if (job.cancelRequestedAt !== null) {
-    return { kind: "cancel", step: "cancel", class: classOf(outcome), ...rested(job) };
+    return { kind: "cancel", step: "cancel", class: classOf(outcome), ...uncounted(job) };
   }
   const spent = outOfBudget(job, outcome, budgets);
   if (spent !== null) {
-    const facts = { ...rested(job), class: classOf(outcome) };
+    const facts = { ...uncounted(job), class: classOf(outcome) };
     return { kind: "fail", reason: "budget", ...spent, step: "budget", ...facts };
   }
   switch (outcome.kind) {
     case "over_budget": {
       const { shortage } = outcome;
-      const facts = { ...rested(job), class: "over_budget", detail: shortage.part, shortage } as const;
+      const facts = { ...uncounted(job), class: "over_budget", detail: shortage.part, shortage } as const;
       return { kind: "fail", reason: "budget", step: "budget", ...facts };
     }
     case "waiting":
-      return { kind: "block", step: "children", class: "waiting", ...rested(job) };
+      return { kind: "block", step: "children", class: "waiting", ...uncounted(job) };
     case "interrupted":
     case "released":
       return handBack(job, outcome, now, random);
     case "deadline":
       return {
-        ...rested(job),
-        ...{ kind: "fail", reason: "unschedulable", detail: "deadline" },
-        ...{ step: "deadline", class: "queue_timeout" },
+        ...uncounted(job),
+        kind: "fail",
+        reason: "unschedulable",
+        detail: "deadline",
+        step: "deadline",
+        class: "queue_timeout",
       };
     case "lost":
       return lose(job, outcome, now, random);
@@ -146,12 +148,12 @@ export function decide(
     case "failed":
     case "timeout":
     case "queue_timeout":
-      return judged(job, outcome, now, random);
+      return decideFailure(job, outcome, now, random);
   }
 }
 
-/** By its own usage alone, by what its task reports, or, where another attempt is in question, by all that the budgets that
- *  cover it have spent. What waits, was handed back or never started is judged by those when it is to start again. */
+/** Why the budget forbids another attempt: by the job's own usage, by the report of its task, or by the budgets that cover it.
+ *  The latter are checked for a job that waits, was handed back or never started only when it is about to start again. */
 function outOfBudget(job: Job, outcome: Outcome, budgets: readonly BudgetNow[]) {
   const own = budgets.find(({ jobId }) => jobId === job.id)?.limit ?? job.policy.budget;
   const part = job.usage === null ? null : spentPart(own, amountOf(job.usage));
@@ -165,12 +167,12 @@ function outOfBudget(job: Job, outcome: Outcome, budgets: readonly BudgetNow[]) 
 /** Outcomes after which another attempt would spend more. */
 const SPENDING: ReadonlySet<Outcome["kind"]> = new Set(["completed", "failed", "timeout", "lost"]);
 
-/** The task itself reports that its budget is spent, whatever we counted: it knows what it was granted. */
+/** The task reports that its budget is spent, whatever usage was counted. */
 function isReportedSpent(outcome: Outcome): boolean {
   return (outcome.kind === "failed" || outcome.kind === "timeout") && outcome.failure.class === "budget";
 }
 
-/** A condition that erred is noted: someone who waits for a poll wants to know why there was none. */
+/** An error of the condition is recorded, to show why the result was not polled again. */
 function succeed(job: Job, conditionError: string | null): Decision {
   const made = { step: "completed", class: "completed", charge: null, counters: count(job, {}) } as const;
   return conditionError === null ? { kind: "succeed", ...made } : { kind: "succeed", conditionError, ...made };
@@ -192,12 +194,12 @@ function classOf(outcome: Outcome): DecisionClass {
   }
 }
 
-/** Nothing charged, and every streak ended. */
-function rested(job: Job): { charge: null; counters: Counters } {
+/** Does not count, and ends every streak. */
+function uncounted(job: Job): { charge: null; counters: Counters } {
   return { charge: null, counters: count(job, {}) };
 }
 
-/** The job's counters with some of them moved; streaks end unless the caller goes on with one. */
+/** The counters of the job with some of them changed; streaks end unless the caller continues one. */
 function count(job: Job, moved: Partial<Counters>): Counters {
   const { failures, losses, defers, ruleCounts, handbacks, streak, streakSession, evidence } = moved;
   return {
@@ -213,7 +215,7 @@ function count(job: Job, moved: Partial<Counters>): Counters {
 }
 
 function handBack(job: Job, outcome: Outcome & { kind: "interrupted" | "released" }, now: number, random: number) {
-  // A run that our shutdown cut off had begun: a job that must not run twice cannot have it back.
+  // An interrupted attempt had started, so a job that must not run twice is not queued again.
   if (outcome.kind === "interrupted" && isAtMostOnce(job))
     return chargeLoss(job, NO_STREAK, { by: "interrupted" }, now, random);
   const handbacks = job.handbacks + 1;
@@ -237,24 +239,29 @@ function isAtMostOnce({ policy: { maxAttempts, workerLost } }: Job): boolean {
 function lose(job: Job, outcome: Outcome & { kind: "lost" }, now: number, random: number): Decision {
   const streak = lossStreak(job, outcome, now);
   const poison = job.policy.workerLost.poison;
-  if (poison !== null && streak.streak >= poison.losses && isCondemned(job, streak, outcome)) {
+  if (poison !== null && streak.streak >= poison.losses && isPoison(job, streak, outcome)) {
     const losses = job.losses + 1;
     const charge = lossCharge(job, losses);
     return {
-      ...{ kind: "fail", reason: "poison", detail: `${streak.streak} quick losses in a row` },
-      ...{ step: "poison", class: "lost", charge, counters: count(job, { losses, ...streak }) },
+      kind: "fail",
+      reason: "poison",
+      detail: `${streak.streak} quick losses in a row`,
+      step: "poison",
+      class: "lost",
+      charge,
+      counters: count(job, { losses, ...streak }),
     };
   }
   return chargeLoss(job, streak, { by: "loss", why: outcome.why }, now, random);
 }
 
-/** Only by a loss that it was alone in, and only if all of them together leave too little chance that it is innocent. */
-function isCondemned(job: Job, { streak, evidence }: Streak, { crash }: Outcome & { kind: "lost" }): boolean {
+/** Whether the evidence is enough to stop the job: the last loss was one where it ran alone, and all of them together leave a
+ *  negligible chance of another cause. */
+function isPoison(job: Job, { streak, evidence }: Streak, { crash }: Outcome & { kind: "lost" }): boolean {
   return streak > job.streak && (crash?.beside ?? 0) === 0 && evidence >= DECISIVE;
 }
 
-/** A loss counts towards poison when the run was not seen alive for long, once per session, and unless something other than
- *  the worker's jobs is known to have ended it. */
+/** A loss counts towards poison if it was soon after the start, once per session, and unless another cause is known. */
 function lossStreak(job: Job, outcome: Outcome & { kind: "lost" }, now: number): Streak {
   const guard = job.policy.workerLost.poison;
   if (guard === null) return NO_STREAK;
@@ -290,7 +297,7 @@ function chargeLoss(job: Job, streak: Streak, match: Match, now: number, random:
   return withinElapsed(job, now, delay, { step: "retry", match, ...facts });
 }
 
-function judged(job: Job, outcome: FailureOutcome, now: number, random: number): Decision {
+function decideFailure(job: Job, outcome: FailureOutcome, now: number, random: number): Decision {
   const verdict = classify(job, outcome);
   const { policy } = job;
   const { match } = verdict;
@@ -325,7 +332,7 @@ interface ChargedRetry {
   readonly deferred: boolean;
 }
 
-/** Which counter a retry raises: the rule's own, the deferrals, or the job's failures. */
+/** Which counter a retry raises: that of the rule, the deferrals, or the failures of the job. */
 function chargeVerdict(job: Job, match: ReturnType<typeof classify>["rule"], defer: boolean): ChargedRetry {
   const own = match?.rule.maxRetries ?? null;
   const spent = defer && job.defers >= job.policy.maxDefers;
@@ -358,18 +365,18 @@ function endReason(job: Job, outcome: FailureOutcome): FailReason {
   return outcome.kind === "queue_timeout" && job.firstStartedAt === null ? "unschedulable" : "exhausted";
 }
 
-/** `Retry-After` lengthens the backoff of a charged retry; of a deferral it takes the backoff's place. */
-function withRetryAfter(job: Job, asked: number | null, delay: Delay, deferred: boolean): Delay {
+/** `Retry-After` extends the backoff of a retry, and replaces that of a deferral. */
+function withRetryAfter(job: Job, requested: number | null, delay: Delay, deferred: boolean): Delay {
   const { honourRetryAfter, retryAfterMaxMs } = job.policy;
-  const heard = honourRetryAfter && asked !== null && asked >= 0;
-  const retryAfterMs = heard ? Math.round(Math.min(asked, retryAfterMaxMs)) : null;
+  const isHonoured = honourRetryAfter && requested !== null && requested >= 0;
+  const retryAfterMs = isHonoured ? Math.round(Math.min(requested, retryAfterMaxMs)) : null;
   const floor = deferred ? MIN_DEFER_MS : 0;
   if (retryAfterMs === null) return delay.delayMs >= floor ? delay : { ...delay, delayMs: floor };
-  const wanted = deferred ? retryAfterMs : Math.max(retryAfterMs, delay.delayMs);
-  return { ...delay, delayMs: Math.max(floor, wanted), retryAfterMs };
+  const delayMs = deferred ? retryAfterMs : Math.max(retryAfterMs, delay.delayMs);
+  return { ...delay, delayMs: Math.max(floor, delayMs), retryAfterMs };
 }
 
-/** A retry, unless it would come too late. */
+/** A retry, unless it would exceed `maxElapsed`. */
 function withinElapsed(job: Job, now: number, delay: Delay, made: DecisionParts): Decision {
   const { maxElapsedMs } = job.policy;
   const runAt = now + delay.delayMs;

@@ -1,11 +1,9 @@
 /** Failures: how they are recorded and classified, the errors that handlers throw, and a failure as text. */
 import { type Duration, MAX_DURATION_MS, toMs } from "../duration.ts";
 
-// Failures are data: what went wrong in an attempt, as stored, matched by rules and shown to people. A handler steers
-// with two errors only, `NonRetryableError` and `RetryAfterError`; they are recognised by a mark on the object and
-// not by `instanceof`, so that two copies of this package in one process agree.
+// The errors are recognised by a property and not by `instanceof`, so that two copies of this package work together.
 
-/** Kinds that a rule can match, and `lost`, which no rule sees. */
+/** The kinds that a rule can match, and `lost`, which no rule gets. */
 export const FAILURE_KINDS = [
   "exit",
   "signal",
@@ -17,14 +15,13 @@ export const FAILURE_KINDS = [
   "result",
   "lost",
 ] as const;
-/** What kind of failure it was: an exit code, a signal, an error of a handler, a status of HTTP, …
+/** The kind of a failure: an exit code, a signal, an error of a handler, an HTTP status, …
  *  @example
  *  const kind: FailureKind = "exit"; */
 export type FailureKind = (typeof FAILURE_KINDS)[number];
 
-/** transient: may pass by itself. logical: the task itself said no. invalid: the input can never work. budget: the task
- *  reports that it has spent what it was granted. Only the first is retried, unless a fallback rule of the preset retries what
- *  a command reports.
+/** transient: a retry may help. logical: the task reports that none can. invalid: the input is invalid. budget: the task reports
+ *  that its budget is spent. Only the first is retried, unless a fallback rule of the preset retries what a command reports.
  *  @example
  *  const isFinal = (cls: FailureClass) => cls !== "transient"; */
 export type FailureClass = "transient" | "logical" | "invalid" | "budget";
@@ -47,14 +44,14 @@ export interface Failure {
   /** HTTP status. */
   readonly status: number | null;
   readonly retryAfterMs: number | null;
-  /** Of an error. Of a command: the last lines of its stderr, where there are more than the one in the message. */
+  /** Of an error, or the last lines of stderr of a command, where there are more than the one in the message. */
   readonly stack: string | null;
-  /** Of a stored failure: the line of stderr that a rule or list matched, where it is not in the message. At most about 200
+  /** In a stored failure: the line of stderr that a rule or list matched, where it is not in the message, cut to about 200
    *  characters. */
   readonly line?: string;
 }
 
-/** A failure from the parts that matter; the others are null.
+/** A failure; fields that are not given are null.
  *  @example
  *  const cause = failure({ kind: "http", message: "503 from api.example.com", status: 503 }); */
 export function failure(parts: Partial<Failure> & Pick<Failure, "kind" | "message">): Failure {
@@ -73,7 +70,7 @@ export function failure(parts: Partial<Failure> & Pick<Failure, "kind" | "messag
 
 const MARK = "perdureFailure";
 
-/** Thrown by a handler to end its job now: state failed, reason `rejected`.
+/** Thrown by a handler to fail its job without a retry, with the reason `rejected`.
  *  @example
  *  if (order.cancelled) throw new NonRetryableError("the order was cancelled"); */
 export class NonRetryableError extends Error {
@@ -85,7 +82,7 @@ export class NonRetryableError extends Error {
   }
 }
 
-/** Thrown by a handler to be retried no sooner than after `delay` (`"30s"` or milliseconds). Charged like any failure.
+/** Thrown by a handler to be retried no sooner than after `delay` (`"30s"` or milliseconds). It counts like any failure.
  *  @example
  *  if (response.status === 429) throw new RetryAfterError("rate limited", "30s"); */
 export class RetryAfterError extends Error {
@@ -99,7 +96,7 @@ export class RetryAfterError extends Error {
   }
 }
 
-/** Thrown by a handler, or by us before it runs, when the input can never work: state failed, reason `invalid`.
+/** Thrown by a handler, or by the worker before it runs, for an invalid input: the job fails with the reason `invalid`.
  *  @example
  *  if (!input.email.includes("@")) throw new InvalidInputError("email: not an address"); */
 export class InvalidInputError extends Error {
@@ -111,7 +108,7 @@ export class InvalidInputError extends Error {
   }
 }
 
-/** Turns whatever a handler threw into a failure. Never throws itself, whatever the value's getters do.
+/** The failure of whatever a handler threw. Never throws, whatever the value's getters do.
  *  @example
  *  const { message, class: cls } = failureFrom(new NonRetryableError("no such user")); // "logical" */
 export function failureFrom(thrown: unknown): Failure {
@@ -134,7 +131,7 @@ export function failureFrom(thrown: unknown): Failure {
   });
 }
 
-/** Anyone may throw an object with this field: a fraction or Infinity in it must not become a `runAt`. */
+/** Handlers may throw any object, so a fraction or Infinity must not become a `runAt`. */
 function wholeMs(ms: number): number {
   return Math.round(Math.min(ms, MAX_DURATION_MS));
 }
@@ -160,15 +157,12 @@ function safeString(value: unknown): string {
   }
 }
 
-// How a failure is printed for people: its message, and the line that decided about it where the message is another
-// one.
-
-/** `exit code 1: bye (HTTP 401 Unauthorized)`. */
+/** The message, and the line that matched where it is another one: `exit code 1: bye (HTTP 401 Unauthorized)`. */
 export function failureText({ message, line }: Pick<Failure, "message" | "line">): string {
   return line === undefined ? message : `${message} (${line})`;
 }
 
-/** The line that a rule or list matched, cut as it is stored; undefined where the failure's own fields have it. */
+/** The line that a rule or list matched; undefined where the fields of the failure contain it. */
 export function lineBeside({ name, message, code }: Failure, line: string | null): string | undefined {
   if (line === null) return undefined;
   const own = `${name ?? ""}: ${message} ${code ?? ""}`.toLowerCase();

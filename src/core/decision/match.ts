@@ -1,12 +1,12 @@
-/** The steps of the decision in their order, and what of a policy or of an outcome a decision goes by. Both are stored
- *  with it; their words for people are made here and in `explain/decision-text.ts`. */
+/** The steps of a decision in their order, and the part of a policy or an outcome that decided. Both are stored with it; their
+ *  texts are here and in `explain/decision-text.ts`. */
 import type { PresetName } from "../policy/policy.ts";
 import type { FoundPart } from "./message-parts.ts";
 import type { Outcome } from "./outcome.ts";
 
 /** The steps as in docs/lifecycle.md, in the order in which `decide` takes them: the first that applies decides. */
 export const DECISION_STEPS = [
-  /** The attempt completed, and is not polled. */
+  /** The attempt completed and is not polled again. */
   "completed",
   /** A cancel was requested. */
   "cancel",
@@ -14,7 +14,7 @@ export const DECISION_STEPS = [
   "budget",
   /** It waits for its children. */
   "children",
-  /** It was handed back; nothing is charged. */
+  /** It was handed back, which does not count as an attempt. */
   "handback",
   /** Its deadline for starting passed. */
   "deadline",
@@ -22,9 +22,9 @@ export const DECISION_STEPS = [
   "poison",
   /** The policy, or the task itself, does not allow a retry. */
   "not_retryable",
-  /** The attempts or retries that it is charged to are used up. */
+  /** The attempts or retries that it counts against are used up. */
   "exhausted",
-  /** The next attempt would come later than `maxElapsed` allows. */
+  /** The next attempt would start later than `maxElapsed` allows. */
   "elapsed",
   /** It is retried. */
   "retry",
@@ -35,8 +35,8 @@ export const DECISION_STEPS = [
  *  const step: DecisionStep = decide(running, outcome, Date.now(), 0.5).step; */
 export type DecisionStep = (typeof DECISION_STEPS)[number];
 
-/** What of the policy or of the outcome decided, where the step alone does not say it. `line` is the line of text in which
- *  an entry or a part of a rule was found.
+/** The part of the policy or of the outcome that decided, where the step is not enough. `line` is the line of text in which an
+ *  entry or a part of a rule was found.
  *  @example
  *  const isOwnRule = (match: Match) => match.by === "rule"; */
 export type Match =
@@ -67,11 +67,11 @@ export type Match =
   /** It was due for longer than `expireIn`. */
   | { readonly by: "queueTimeout" }
   | { readonly by: "loss"; readonly why: (Outcome & { kind: "lost" })["why"] }
-  /** Handed back, by a shutdown or before it had started; and that so often that it counts as lost. */
+  /** Handed back by a shutdown, or before it started; and so often that it counts as lost. */
   | { readonly by: "interrupted" | "released" }
   | { readonly by: "handbacks"; readonly count: number };
 
-/** As few words as name it: a field of the policy where it is one (`rules[1]`, `retryOn`). */
+/** A short name: a field of the policy where it is one (`rules[1]`, `retryOn`). */
 export function matchName(match: Match): string {
   switch (match.by) {
     case "rule":
@@ -101,7 +101,7 @@ export function matchName(match: Match): string {
   }
 }
 
-/** Which part of a list or rule it was; null where it has no parts, or none is stored. */
+/** The part of the list or rule; null where there is none, or none is stored. */
 export function matchPart(match: Match): string | null {
   switch (match.by) {
     case "rule":
@@ -128,13 +128,12 @@ export function matchPart(match: Match): string | null {
   }
 }
 
-/** The line in which the part was found. */
+/** The line that contains the part. */
 export function matchLine(match: Match | undefined): string | null {
   return (match !== undefined && "line" in match ? match.line : null) ?? null;
 }
 
-/** The name with the part: `retryOn "heartbeat ... stale"`, `rules[0] (exitCode 75)`. Not escaped: parts may hold text of
- *  strangers. */
+/** The name with the part: `retryOn "heartbeat ... stale"`, `rules[0] (exitCode 75)`. Not escaped for terminals. */
 export function matchText(match: Match): string {
   const part = matchPart(match);
   if (part === null) return matchName(match);

@@ -1,4 +1,4 @@
-/** How an attempt ended, as reported by a worker or found by the reaper. The input of `decide`. */
+/** How an attempt ended, as reported by a worker or detected by the reaper. The input of `decide`. */
 import type { BudgetShortage } from "./budget.ts";
 import type { Crash } from "./evidence.ts";
 import type { Failure } from "./failure.ts";
@@ -7,7 +7,7 @@ import type { Failure } from "./failure.ts";
  *  @example
  *  const outcome: Outcome = { kind: "completed", result: { width: 640 } }; */
 export type Outcome =
-  /** The task did its work. `result` is the value; `statusCode` and `data` are given by executors that have them. */
+  /** The task completed with `result`; some executors add `statusCode` and `data`. */
   | {
       readonly kind: "completed";
       readonly result: unknown;
@@ -17,32 +17,32 @@ export type Outcome =
   | { readonly kind: "failed"; readonly failure: Failure }
   /** It ran longer than its timeout. */
   | { readonly kind: "timeout"; readonly failure: Failure }
-  /** It was due for longer than `expireIn` and nobody started it. */
+  /** No worker started it within `expireIn` of its due time. */
   | { readonly kind: "queue_timeout" }
-  /** Its scheduling deadline passed. */
+  /** Its deadline for starting passed. */
   | { readonly kind: "deadline" }
   /** It was due, and a budget above it had too little left: it was not started. */
   | { readonly kind: "over_budget"; readonly shortage: BudgetShortage }
-  /** Lease expired, worker gone, or killed and nobody asked. */
+  /** The lease expired, the worker exited, or the attempt was killed without a request. */
   | {
       readonly kind: "lost";
       readonly why: "lease_expired" | "worker_gone" | "killed";
       readonly session: string | null;
-      /** The session's last renewal: how long the run was seen alive. */
+      /** The last renewal of the session. */
       readonly renewedAt: number | null;
-      /** Who found it. */
+      /** Who detected it. */
       readonly by: string | null;
-      /** What the loss says about the job; where nothing is said of it, that it was alone, and no other worker died. */
+      /** The circumstances; without them it is assumed that the job ran alone and no other worker was lost. */
       readonly crash?: Crash;
     }
-  /** It ended so that its children can be waited for; it runs again when all of these have ended. */
+  /** It ended to wait for these children, and runs again when all of them have ended. */
   | { readonly kind: "waiting"; readonly children: readonly string[] }
-  /** Our own shutdown ended it. */
+  /** Ended by the shutdown of its worker. */
   | { readonly kind: "interrupted" }
-  /** Handed back, or never heard of by its session: it had not started. */
+  /** Returned by its session before it started, or never received by it. */
   | { readonly kind: "released"; readonly session: string | null };
 
-/** The names of the ways an attempt can end.
+/** The kinds of outcomes.
  *  @example
  *  const kind: OutcomeKind = "completed"; */
 export type OutcomeKind = Outcome["kind"];

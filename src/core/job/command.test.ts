@@ -72,7 +72,7 @@ describe("decideCommand", () => {
       "a redrive after the chapter before",
       { state: "failed", chapter: 2 },
       { kind: "redrive", chapter: 1 },
-      "noop: the job was given a new start",
+      "noop: the job was redriven meanwhile",
     ],
     [
       "a second discard",
@@ -109,7 +109,7 @@ describe("decideCommand", () => {
       { ...blocked, state: "queued" },
       { ...blocked, state: "failed" },
     ]) {
-      expect(answer(parts as TestJobFields, unblock(3))).toBe("noop: the job waits for nothing any more");
+      expect(answer(parts as TestJobFields, unblock(3))).toBe("noop: the job is not waiting");
     }
   });
 
@@ -223,7 +223,7 @@ describe("a redrive", () => {
   });
 
   it.each([
-    [{ tokens: 1 }, "neither the job nor a job above it has a budget of tokens"],
+    [{ tokens: 1 }, "neither the job nor any of its ancestors has a budget of tokens"],
     [{ costUsd: 1_000_000_000 }, "the budget of job_p would be 1000000001 USD; the limit is 1000000000"],
   ])("does not grant what no budget has, or no budget may have: %j", (budget, message) => {
     const { job } = new TestJobHistory().start().settle(failed());
@@ -240,7 +240,7 @@ describe("a redrive", () => {
     expect(decideCommand(job, { kind: "redrive", changes }, T0)).toEqual({
       kind: "refuse",
       message: expect.stringMatching(
-        /^cannot redrive it with these changes: .*max: must be at least min, .*; got "10s"/,
+        /^cannot redrive the job with these changes: .*max: must be at least min, .*; got "10s"/,
       ),
     });
   });
@@ -254,7 +254,9 @@ describe("a redrive", () => {
     const above = [budget("job_p", 1, 0.5), budget("job_r", 2, 2.5)];
     expect(decideCommand(job, { kind: "redrive" }, T0, above)).toMatchObject({
       ...{ kind: "refuse", isBudget: true },
-      message: expect.stringContaining("the budget of job_r (2 USD, 2.5 spent) has nothing left; grant more"),
+      message: expect.stringContaining(
+        "the budget of job_r (2 USD, 2.5 spent) has nothing left; redrive with --budget",
+      ),
     });
     const grant = (costUsd: number) => ({ kind: "redrive", changes: { budget: { costUsd } } }) as const;
     expect(decideCommand(job, grant(0.5), T0, above)).toMatchObject({ kind: "refuse", isBudget: true });

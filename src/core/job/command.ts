@@ -1,5 +1,5 @@
-/** What an operator may ask of a job, and what follows. Pure, and separate from `decide`: nothing is charged here.
- *  A command that finds its wish already fulfilled is a no-op, not an error, so that it can be repeated safely. */
+/** The commands of operators, and what each changes. Pure, and separate from `decide`. A command that has nothing to change is
+ *  a no-op and not an error, so that it can be repeated safely. */
 import {
   type BudgetNow,
   grantTrouble,
@@ -14,12 +14,12 @@ import { isTerminal, type Job } from "./job.ts";
 import { happened, type Transition } from "./lifecycle.ts";
 import { changedTerms, type JobTerms, type RedriveTerms, redrivenTerms } from "./redrive.ts";
 
-/** What a person asks of a job.
+/** A command on a job.
  *  @example
  *  const command: Command = { kind: "cancel", by: "ada" }; */
 export type Command =
   | { readonly kind: "cancel" | "retry" | "discard"; readonly by?: string | null }
-  /** With a chapter, after that one alone: a job that was redriven meanwhile is left as it is. */
+  /** With a chapter, only while the job is in it: a job that was redriven meanwhile does not change. */
   | {
       readonly kind: "redrive";
       readonly chapter?: number;
@@ -27,21 +27,20 @@ export type Command =
       readonly by?: string | null;
     }
   | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null }
-  /** What it waited for has ended. The engine's own: `attempt` is the run that began to wait. */
+  /** The jobs it waited for have ended. Only the engine sends it; `attempt` is the attempt that began to wait. */
   | { readonly kind: "unblock"; readonly attempt: number; readonly runAt: number; readonly by?: string | null };
 
-/** What a command makes of a job: a change, nothing, or a refusal.
+/** The result of a command: a change, nothing, or a refusal.
  *  @example
  *  const decision: CommandDecision = decideCommand(running, { kind: "cancel" }, Date.now()); */
 export type CommandDecision =
-  /** With `terms`, the job has these from now on; with `budgets`, those that cover it have these limits. */
+  /** `terms` are the new ones of the job, `budgets` those that cover it with their new limits. */
   | ({ readonly kind: "apply"; readonly terms?: JobTerms; readonly budgets?: readonly BudgetNow[] } & Transition)
   | { readonly kind: "noop"; readonly message: string }
   /** `isBudget`: a budget that covers the job has nothing left. */
   | { readonly kind: "refuse"; readonly message: string; readonly isBudget?: boolean };
 
-/** Decides what a command makes of a job. Pure.
- *  `budgets` are those that cover the job, the nearest first.
+/** Decides what a command changes. Pure. `budgets` are those that cover the job, the nearest first.
  *  @example
  *  const decision = decideCommand(running, { kind: "cancel" }, Date.now());
  *  if (decision.kind === "refuse") console.error(decision.message); */
@@ -68,10 +67,10 @@ export function decideCommand(
         ? noop("the job is already due at that time")
         : reschedule(job, command.runAt, by, now);
     case "unblock":
-      if (job.state !== "blocked" || job.attempt !== command.attempt) return noop("the job waits for nothing any more");
+      if (job.state !== "blocked" || job.attempt !== command.attempt) return noop("the job is not waiting");
       return apply(job, { name: "job.unblocked", data: requeued(job, command.runAt, by) }, now);
     case "redrive":
-      if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was given a new start");
+      if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was redriven meanwhile");
       if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
       return redrive(job, command.changes ?? {}, by, { now, budgets });
     case "discard":
@@ -92,14 +91,14 @@ function redrive(
   { now, budgets: before }: { readonly now: number; readonly budgets: readonly BudgetNow[] },
 ): CommandDecision {
   const terms = redrivenTerms(job, changes);
-  if (typeof terms === "string") return { kind: "refuse", message: `cannot redrive it with these changes: ${terms}` };
+  if (typeof terms === "string")
+    return { kind: "refuse", message: `cannot redrive the job with these changes: ${terms}` };
   const budgets = redrivenBudgets(job, terms.policy, before, changes.budget);
   const trouble = changes.budget === undefined ? null : grantTrouble(changes.budget, budgets);
   if (trouble !== null) return { kind: "refuse", message: `cannot grant more budget: ${trouble}` };
   const short = noRedrive(budgets);
   if (short !== null) {
-    const more =
-      changes.budget === undefined ? "grant more by a redrive with --budget (option `budget`)" : "grant more than that";
+    const more = changes.budget === undefined ? "redrive with --budget (option `budget`) to grant more" : "grant more";
     return { kind: "refuse", isBudget: true, message: `cannot redrive: ${shortageText(short)}; ${more}` };
   }
   const limits = changes.budget === undefined && terms.policy === job.policy ? {} : { budgets };

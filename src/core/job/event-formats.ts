@@ -1,11 +1,11 @@
-/** Events as earlier versions stored and sent them, read as this version writes them. Format 1 (version 0.1.0) numbers the
- *  steps of a decision, and has what decided as a text, with its part and line beside it. */
+/** Converts events of earlier versions to the current format. Format 1 (version 0.1.0) has numbers for the steps of a decision,
+ *  and texts for what matched. */
 import type { DecisionStep, Match } from "../decision/match.ts";
 import type { PresetName } from "../policy/policy.ts";
 import { EVENT_FORMAT, type JobEvent, type PerdureEvent, type StoredDecision } from "./event.ts";
 
-/** An event in the current format, whichever it has. Events of no job have a format of their own, and one that is newer stays as
- *  it is: `foldEvents` refuses it. */
+/** An event in the current format. Events of the engine and newer formats are returned as they are; `foldEvents` refuses the
+ *  latter. */
 export function currentEvent(event: PerdureEvent): PerdureEvent {
   return event.jobId === null || event.data.v !== 1 ? event : fromFormat1(event);
 }
@@ -33,11 +33,19 @@ export function decisionOfFormat1(stored: DecisionOfFormat1): StoredDecision {
 }
 
 const STEPS: Readonly<Record<number, DecisionStep>> = {
-  ...{ 1: "completed", 2: "cancel", 3: "budget", 4: "handback", 5: "deadline", 6: "exhausted" },
-  ...{ 7: "not_retryable", 8: "exhausted", 9: "elapsed", 10: "retry" },
+  1: "completed",
+  2: "cancel",
+  3: "budget",
+  4: "handback",
+  5: "deadline",
+  6: "exhausted",
+  7: "not_retryable",
+  8: "exhausted",
+  9: "elapsed",
+  10: "retry",
 };
 
-/** Steps 4 and 6 were two each. */
+/** Steps 4 and 6 are two each. */
 function stepOfFormat1({ step, kind, reason }: DecisionOfFormat1): DecisionStep {
   if (step === 4 && kind === "block") return "children";
   if (step === 6 && reason === "poison") return "poison";
@@ -46,7 +54,7 @@ function stepOfFormat1({ step, kind, reason }: DecisionOfFormat1): DecisionStep 
   return named;
 }
 
-/** Null where the step alone says it, and for a text that version 0.1.0 did not write. */
+/** Null where the step is enough, and for a text that version 0.1.0 did not write. */
 function matchOfFormat1({ matched, matchedPart: part, matchedText }: DecisionOfFormat1): Match | null {
   const line = matchedText === undefined ? {} : { line: matchedText };
   const conditions = part === undefined ? {} : { conditions: part };

@@ -1,5 +1,5 @@
-/** Events: the record that something happened to a job. `data` carries a format number `v`; readers refuse formats
- *  they do not know. One change of a job writes one event; views show some of them under two names (`shownNames`). */
+/** Events of jobs. One change of a job writes one event; some are shown under two names (`shownNames`). `data` has a format
+ *  number `v`, and readers refuse unknown formats. */
 import type { Amount, BudgetShortage } from "../decision/budget.ts";
 import type { Charge, Counters, Decision, Delay } from "../decision/decide.ts";
 import type { Crash } from "../decision/evidence.ts";
@@ -9,15 +9,15 @@ import type { PolicySources } from "../policy/policy-sources.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
 import type { ChangedTerms } from "./redrive.ts";
 
-/** What is written. Earlier formats are read as this one (event-formats.ts). */
+/** The format of new events. Earlier formats are converted to it when they are read (event-formats.ts). */
 export const EVENT_FORMAT = 2;
 
-/** A decision as stored: without the counters, which the event carries beside it, and only where they moved. */
+/** A stored decision, without the counters: the event has those that changed. */
 export interface StoredDecision {
   readonly kind: Decision["kind"];
   readonly step: DecisionStep;
   readonly class: string;
-  /** What of the policy or of the outcome decided; absent where the step alone says it. */
+  /** The part of the policy or of the outcome that decided; absent where the step is enough. */
   readonly match?: Match;
   readonly reason?: FailReason;
   readonly detail?: string | null;
@@ -25,7 +25,7 @@ export interface StoredDecision {
   readonly runAt?: number;
   readonly delay?: Delay;
   readonly conditionError?: string;
-  /** The budget that is used up, where the decision is about one. */
+  /** The budget that is used up, for a decision about a budget. */
   readonly shortage?: BudgetShortage;
 }
 
@@ -39,7 +39,7 @@ export interface AttemptEndData {
   readonly failure?: Omit<Failure, "stack">;
 }
 
-/** What an event of a job says: its name and data.
+/** The name and the data of an event of a job.
  *  @example
  *  const isEnd = (event: JobEventBody) => event.name === "attempt.succeeded"; */
 export type JobEventBody =
@@ -58,13 +58,13 @@ export type JobEventBody =
         readonly priority?: number;
         readonly timeoutMs?: number;
         readonly deadlineAt?: number;
-        /** The job whose child it is. */
+        /** Its parent job. */
         readonly parentId?: string;
-        /** Who submitted it, as far as it is known. */
+        /** Who submitted it, if known. */
         readonly by?: string;
-        /** The id of the token with which it was submitted to a server: names of tokens may be alike. */
+        /** The id of the token that submitted it to a server; names of tokens are not unique. */
         readonly token?: string;
-        /** Where the values of its policy came from; left out where none was given. */
+        /** Where the values of its policy came from; absent where all are the preset's. */
         readonly sources?: PolicySources;
       };
     }
@@ -85,11 +85,11 @@ export type JobEventBody =
         readonly session: string | null;
         readonly by: string | null;
         readonly renewedAt: number | null;
-        /** What is known of the loss; not in events of earlier versions. */
+        /** The circumstances of the loss; not in events of earlier versions. */
         readonly crash?: Crash;
       };
     }
-  /** It runs again when all that it waits for have ended. */
+  /** It runs again when all jobs it waits for have ended. */
   | { readonly name: "attempt.waiting"; readonly data: AttemptEndData & { readonly waitsFor: readonly string[] } }
   | {
       readonly name: "attempt.interrupted";
@@ -99,7 +99,7 @@ export type JobEventBody =
       readonly name: "job.queue_timeout";
       readonly data: AttemptEndData & { readonly why: "queue_timeout" | "deadline" };
     }
-  /** It was due, and not started: a budget above it had too little left. */
+  /** It was due and not started, because a budget above it had too little left. */
   | { readonly name: "job.over_budget"; readonly data: AttemptEndData }
   | { readonly name: "job.cancel_requested" | "job.cancelled" | "job.discarded"; readonly data: CommandData }
   | {
@@ -111,16 +111,16 @@ export type JobEventBody =
       readonly data: CommandData & {
         readonly runAt: number;
         readonly expiresAt: number | null;
-        /** What of the job is other from here on. */
+        /** The terms that changed. */
         readonly changed?: ChangedTerms;
-        /** What was granted in addition, in every budget that covers the job. */
+        /** The amount added to every budget that covers the job. */
         readonly budget?: Partial<Amount>;
       };
     };
 
 interface CommandData {
   readonly v: number;
-  /** Who asked, as far as it is known. */
+  /** Who requested it, if known. */
   readonly by: string | null;
 }
 
@@ -136,7 +136,7 @@ export type JobEvent = JobEventBody & {
   readonly at: number;
 };
 
-/** Events of the engine itself (`worker.*`, `queue.*`, `engine.*`) belong to no job and have no n.
+/** An event of the engine (`worker.*`, `queue.*`, `engine.*`), which belongs to no job.
  *  @example
  *  const isEngines = (event: PerdureEvent): event is EngineEvent => event.jobId === null; */
 export interface EngineEvent {
@@ -153,7 +153,7 @@ export interface EngineEvent {
  *  for await (const event of perdure.events({ follow: true })) console.log(event.seq, event.name); */
 export type PerdureEvent = JobEvent | EngineEvent;
 
-/** The names under which people see an event: what happened to the attempt, then what it meant for the job.
+/** The names under which an event is shown: what happened to the attempt, then the consequence for the job.
  *  @example
  *  for await (const event of job.events()) if (event.jobId !== null) console.log(shownNames(event).join(", ")); */
 export function shownNames(event: JobEventBody): readonly string[] {
@@ -187,7 +187,7 @@ function consequence(decision: StoredDecision): readonly string[] {
   }
 }
 
-/** An event of the engine that is written with a change, in its transaction. */
+/** An event of the engine, written in the transaction of a change. */
 export interface EngineRecord {
   readonly at: number;
   readonly name: string;

@@ -62,7 +62,7 @@ describe("the end of the chapter asked for", () => {
     const job = ended({ chapter: 2, state: "failed", reason: "exhausted", attempt: 3 });
     const error = await errorOfEnd(job, 2, handle(attempts));
     expect(error).toMatchObject({ code: "job_failed", reason: "exhausted", attempt: 3, failure: { message: "last" } });
-    expect(error?.message).toBe("job_1 failed (exhausted) after 3 runs: last");
+    expect(error?.message).toBe("job_1 failed (exhausted) after 3 attempts: last");
   });
 
   it("has no failure when it failed without a run", async () => {
@@ -93,7 +93,7 @@ describe("the end of an earlier chapter", () => {
     const events = story("job.submitted", "attempt.started", "attempt.failed again", "job.cancelled", "job.redriven");
     const error = await errorOfEnd(ended({ chapter: 2, state: "running" }), 1, handle(undefined, events));
     expect(error).toMatchObject({ code: "job_cancelled" });
-    expect(error?.message).toContain("chapter 1 of job_1 was cancelled; the job is now in chapter 2");
+    expect(error?.message).toContain("job_1 was cancelled and has been redriven since");
   });
 
   it("may be a wait that ran out", async () => {
@@ -110,6 +110,6 @@ it("takes the last attempt of a chapter, also when that one did not fail", () =>
 it("says for how long it waited", () => {
   expect(resultTimeout(ID, 50)).toMatchObject({
     code: "result_timeout",
-    message: "job_1 did not end within 50 ms; it goes on",
+    message: "job_1 did not end within 50 ms; it continues",
   });
 });

@@ -1,4 +1,4 @@
-/** The end of a job as `result()` returns or throws it. */
+/** The end of a job as `result()` returns or throws it, in this process and over the wire. */
 
 import type { JobHandle } from "../api/jobs.ts";
 import { type Failure, failureText } from "../decision/failure.ts";
@@ -7,9 +7,7 @@ import type { JobEvent, PerdureEvent } from "./event.ts";
 import type { FailReason, Job } from "./job.ts";
 import type { AttemptRow } from "./views.ts";
 
-// What `result()` throws for a job that failed.
-
-/** The job ended as failed. `reason` says how, `failure` is that of its last attempt.
+/** The job failed for `reason`; `failure` is that of its last attempt.
  *  @example
  *  await job.result().catch((error) => {
  *    if (error instanceof JobFailedError) console.error(error.reason, error.failure?.message);
@@ -22,7 +20,10 @@ export class JobFailedError extends PerdureError {
 
   constructor(jobId: string, reason: FailReason, failure: Failure | null, attempt: number) {
     const last = failure === null ? "" : `: ${failureText(failure)}`;
-    super("job_failed", `${jobId} failed (${reason}) after ${attempt} ${attempt === 1 ? "run" : "runs"}${last}`);
+    super(
+      "job_failed",
+      `${jobId} failed (${reason}) after ${attempt} ${attempt === 1 ? "attempt" : "attempts"}${last}`,
+    );
     this.name = "JobFailedError";
     this.jobId = jobId;
     this.reason = reason;
@@ -31,13 +32,10 @@ export class JobFailedError extends PerdureError {
   }
 }
 
-// What `result()` makes of a job that has ended, or gone on to a later chapter: nothing if the chapter asked for
-// succeeded, else the error that it throws. The same for an engine in this process and for a server.
-
-/** As much of a job as its end needs. */
+/** The fields of a job that its end depends on. */
 export type JobEndFields = Pick<Job, "id" | "chapter" | "state" | "reason" | "attempt">;
 
-/** Null when the chapter succeeded. Attempts and events are read only where they are needed. */
+/** The error that `result()` throws for a chapter; null where it succeeded. Reads attempts and events only where needed. */
 export async function errorOfEnd(
   job: JobEndFields,
   chapter: number,
@@ -46,7 +44,7 @@ export async function errorOfEnd(
   if (job.chapter > chapter) {
     const { reason, attempt } = await earlierChapterEnd(handle.events(), chapter);
     if (reason !== null) return failed(job.id, reason, await lastOf(handle, attempt), chapter, attempt);
-    const message = `chapter ${chapter} of ${job.id} was cancelled; the job is now in chapter ${job.chapter}`;
+    const message = `${job.id} was cancelled and has been redriven since`;
     return new PerdureError("job_cancelled", message);
   }
   switch (job.state) {
@@ -59,20 +57,19 @@ export async function errorOfEnd(
   }
 }
 
-/** That attempt alone: there may be very many before it. */
+/** Only that attempt, as there may be very many before it. */
 async function lastOf(handle: Pick<JobHandle<unknown>, "attempts">, attempt: number): Promise<AttemptRow[]> {
   if (attempt === 0) return [];
   try {
     return await handle.attempts({ after: attempt - 1, limit: 1 });
   } catch (error) {
-    // A server of an earlier version knows no pages.
+    // Servers of earlier versions have no pages.
     if ((error as { readonly code?: unknown }).code !== "invalid_request") throw error;
     return handle.attempts();
   }
 }
 
-/** A chapter that was followed by another can only have failed or been cancelled; its last decision says which, by its
- *  reason. It need not be that of an attempt: a wait that ran out decides too. */
+/** A chapter before a redrive either failed or was cancelled: the reason is that of its last decision, null for a cancel. */
 export async function earlierChapterEnd(
   events: AsyncIterable<PerdureEvent>,
   chapter: number,
@@ -90,7 +87,7 @@ export async function earlierChapterEnd(
   return { reason, attempt };
 }
 
-/** The failure of a chapter's last attempt, if it had one. */
+/** The failure of the last attempt of a chapter, if it had one. */
 export function lastFailure(attempts: readonly AttemptRow[], chapter: number): Failure | null {
   return attempts.findLast((attempt) => attempt.chapter === chapter)?.failure ?? null;
 }
@@ -100,5 +97,5 @@ function failed(id: string, reason: FailReason, attempts: readonly AttemptRow[],
 }
 
 export function resultTimeout(id: string, timeoutMs: number | null): PerdureError {
-  return new PerdureError("result_timeout", `${id} did not end within ${timeoutMs} ms; it goes on`);
+  return new PerdureError("result_timeout", `${id} did not end within ${timeoutMs} ms; it continues`);
 }

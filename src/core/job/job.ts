@@ -1,8 +1,8 @@
-/** A job as decisions see it: its row without payload, result and lease. Everything here is plain data. */
+/** A job without payload, result and lease, as plain data. */
 import type { Policy } from "../policy/policy.ts";
 
 export const JOB_STATES = ["queued", "running", "blocked", "succeeded", "failed", "cancelled"] as const;
-/** Where a job is in its life.
+/** The state of a job.
  *  @example
  *  const ended: JobState[] = ["succeeded", "failed", "cancelled"]; */
 export type JobState = (typeof JOB_STATES)[number];
@@ -17,13 +17,13 @@ export const FAIL_REASONS = [
   "unschedulable",
   "poison",
 ] as const;
-/** Why a job failed for good.
+/** Why a job failed.
  *  @example
  *  const { reason } = await job.get();
- *  if (reason === ("timeout" satisfies FailReason)) console.log("give it more time"); */
+ *  if (reason === ("timeout" satisfies FailReason)) console.log("it needs more time"); */
 export type FailReason = (typeof FAIL_REASONS)[number];
 
-/** What attempts cost in a model's tokens and in money; added up over all attempts of a job, chapters included.
+/** The tokens and the money that attempts used, as the sum over all attempts of a job, across redrives.
  *  @example
  *  const spent: Usage = { tokensIn: 1_200, tokensOut: 300, costUsd: 0.02 };
  *  ctx.usage(spent); */
@@ -33,55 +33,55 @@ export interface Usage {
   readonly costUsd: number;
 }
 
-/** What `foldEvents` can rebuild from a job's events alone.
+/** The fields that `foldEvents` rebuilds from the events of a job.
  *  @example
  *  const { state, attempt, failures }: JobProgressFields = foldEvents(events); */
 export interface JobProgressFields {
   readonly state: JobState;
   /** Why it failed; null in every other state. */
   readonly reason: FailReason | null;
-  /** 1-based; a redrive opens the next. */
+  /** 1, plus 1 for each redrive. */
   readonly chapter: number;
-  /** Runs started so far, over all chapters. Only ever grows, so it serves as the fence. */
+  /** Attempts started so far, across redrives. It only grows, so it is the fencing number. */
   readonly attempt: number;
-  /** Number of events written about this job. */
+  /** The number of events of this job. */
   readonly revision: number;
-  /** Runs charged to the job itself in this chapter. */
+  /** Attempts that count as failures since the last redrive. */
   readonly failures: number;
-  /** Runs charged to lost workers in this chapter. */
+  /** Attempts that count as lost since the last redrive. */
   readonly losses: number;
-  /** Retries granted by `defer` rules in this chapter, not charged. */
+  /** Retries by `defer` rules since the last redrive, which do not count as attempts. */
   readonly defers: number;
-  /** Interruptions and releases in a row, not charged; the 20th counts as a loss. */
+  /** Interruptions and releases in a row, which do not count as attempts; the 20th counts as a loss. */
   readonly handbacks: number;
   /** Quick losses in a row in different sessions (poison guard). */
   readonly streak: number;
   /** The session of the last loss in the streak. */
   readonly streakSession: string | null;
-  /** What the losses of the streak say against it, in tenths of a power of ten (see `evidence.ts`). */
+  /** The evidence of the streak against the job, in tenths of a power of ten (see `evidence.ts`). */
   readonly evidence: number;
-  /** Matches of each rule that has a `maxRetries` of its own, by the rule's index. */
+  /** Matches of each rule with `maxRetries`, by its index. */
   readonly ruleCounts: Readonly<Record<number, number>> | null;
-  /** When it may run next; for a job that is not queued, when its last run was due. */
+  /** When it is due; for a job that is not queued, when its last attempt was due. */
   readonly runAt: number;
-  /** When it will have waited too long (`runAt + expireIn`), pauses of its queue not counted; null while not queued. */
+  /** When it expires (`runAt + expireIn`, without the time that its queue is paused); null while not queued. */
   readonly expiresAt: number | null;
   readonly cancelRequestedAt: number | null;
-  /** Session id of the running or the latest attempt. */
+  /** The session of the running or the latest attempt. */
   readonly worker: string | null;
-  /** Start of the running or the latest attempt. */
+  /** The start of the running or the latest attempt. */
   readonly startedAt: number | null;
-  /** First start in this chapter: `maxElapsed` counts from here. */
+  /** The first start since the last redrive, from which `maxElapsed` counts. */
   readonly firstStartedAt: number | null;
   readonly finishedAt: number | null;
-  /** Taken out of the dead letters by a person. */
+  /** When a person removed it from the dead letters. */
   readonly discardedAt: number | null;
   readonly usage: Usage | null;
 }
 
-/** A job as decisions see it: without payload and result.
+/** A job without payload and result.
  *  @example
- *  const charged = (job: Job) => job.failures + job.losses; */
+ *  const counted = (job: Job) => job.failures + job.losses; */
 export interface Job extends JobProgressFields {
   readonly id: string;
   readonly namespace: string;
@@ -93,18 +93,18 @@ export interface Job extends JobProgressFields {
   /** Labels a worker must have to run it. */
   readonly labels: Readonly<Record<string, string>>;
   readonly submittedAt: number;
-  /** The job that submitted it, as its child; null for a job of its own. */
+  /** The parent job that submitted it; null where there is none. */
   readonly parentId: string | null;
-  /** Parents above it. */
+  /** The number of its ancestors. */
   readonly depth: number;
   readonly timeoutMs: number | null;
   readonly expireInMs: number | null;
-  /** No run may start after this instant. */
+  /** No attempt may start after this instant. */
   readonly deadlineAt: number | null;
   readonly policy: Policy;
 }
 
-/** Of each number that an attempt may tell: a million of them added up are still a number. */
+/** The limit of each number that an attempt reports: the sum of a million of them is still exact enough. */
 export const MAX_USAGE = 1e15;
 
 export function isTerminal(state: JobState): boolean {
@@ -121,12 +121,12 @@ export function addUsage(a: Usage | null, b: Usage | null): Usage | null {
   };
 }
 
-/** To the millionth of a thousandth of a dollar: three times 0.3 is 0.9, and spends a budget of 0.9. */
+/** Rounded to 1e-9 USD, so that three times 0.3 is 0.9. */
 export function money(usd: number): number {
   return Math.round(usd * 1e9) / 1e9;
 }
 
-/** Of two accounts of the same attempt: totals only grow, so of each number the larger is the later one. */
+/** The later of two reports of the same attempt: totals only grow, so each number is the larger one. */
 export function mostUsage(a: Usage | null, b: Usage | null): Usage | null {
   if (a === null || b === null) return a ?? b;
   return {

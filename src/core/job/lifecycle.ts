@@ -1,5 +1,5 @@
-/** The changes a job can undergo, each as an event and the state that follows from it. Stores write both and decide
- *  nothing themselves; `next` is always `evolve(job, event)`. */
+/** The changes of a job, each as an event and the state after it. Stores write both and decide nothing; `next` is always
+ *  `evolve(job, event)`. */
 
 import type { Mutable } from "../check.ts";
 import { addAmount, amountOf, type BudgetNow, NO_BUDGETS, noStart } from "../decision/budget.ts";
@@ -14,7 +14,7 @@ import { type AttemptEndData, EVENT_FORMAT, type JobEventBody, type StoredDecisi
 import { BEFORE, evolve, type TimedEvent } from "./fold.ts";
 import { addUsage, type Job, type JobProgressFields, type Usage } from "./job.ts";
 
-/** A change of a job: the event, and what it makes of the job.
+/** A change of a job: the event, and the state after it.
  *  @example
  *  const { event, next }: Transition = settleJob(running, outcome, null, Date.now(), 0.5); */
 export interface Transition {
@@ -33,7 +33,7 @@ export interface Settlement extends Transition {
   readonly decision: Decision;
 }
 
-/** Applies an outcome: the usage of the run is added first, so that the budget it broke is seen by the decision.
+/** Applies an outcome. The usage of the attempt is added first, so that the decision includes it.
  *  @example
  *  const { decision, next } = settleJob(running, outcome, null, Date.now(), 0.5);
  *  console.log(decision.kind, next.state, next.runAt); */
@@ -51,7 +51,7 @@ export function settleJob(
   return { decision, event, next: evolve(job, happened(event, now)) };
 }
 
-/** What the attempt spent, as its event tells. */
+/** The usage of the attempt by its event. */
 export function usageIn({ event }: Settlement): Usage | null {
   return ("usage" in event.data ? event.data.usage : null) ?? null;
 }
@@ -61,13 +61,13 @@ function withSpent(budgets: readonly BudgetNow[], usage: Usage | null): readonly
   return budgets.map((budget) => ({ ...budget, spent: addAmount(budget.spent, amountOf(usage)) }));
 }
 
-/** A job that is due and covered by budgets, as they are without it: null where it may start, else how it ends instead. */
+/** For a job that is due and covered by budgets (without its own share): null where it may start, else how it ends instead. */
 export function startJob(job: Job, now: number, budgets: readonly BudgetNow[]): Settlement | null {
   const shortage = noStart(job, budgets);
   return shortage === null ? null : settleJob(job, { kind: "over_budget", shortage }, null, now, 0, budgets);
 }
 
-/** An event at its instant. Not by spreading: that costs more than the whole decision. */
+/** An event with its instant. A spread would cost more than the whole decision. */
 export function happened({ name, data }: JobEventBody, at: number): TimedEvent {
   return { name, data, at } as TimedEvent;
 }
@@ -75,7 +75,7 @@ export function happened({ name, data }: JobEventBody, at: number): TimedEvent {
 function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage | null): JobEventBody {
   const counters = moved(job, decision.counters);
   const waits = decision.kind === "retry" && job.expireInMs !== null;
-  // Set one by one, where there is something to tell: spread together they cost more than the decision.
+  // Set one by one: spreads would cost more than the decision.
   const data: Mutable<AttemptEndData> = { v: EVENT_FORMAT, attempt: job.attempt, decision: stored(decision) };
   if (counters !== null) data.counters = counters;
   if (usage !== null) data.usage = usage;
@@ -109,7 +109,7 @@ function endedEvent(job: Job, outcome: Outcome, decision: Decision, usage: Usage
   }
 }
 
-/** Without its stack, and with the line that decided. */
+/** Without the stack, and with the line that matched. */
 function shownFailure(outcome: FailureOutcome, decision: Decision): Omit<Failure, "stack"> {
   const cause = failureOf(outcome);
   const { kind, class: cls, message, name, code, exitCode, signal, status, retryAfterMs } = cause;
@@ -118,8 +118,7 @@ function shownFailure(outcome: FailureOutcome, decision: Decision): Omit<Failure
   return line === undefined ? shown : { ...shown, line };
 }
 
-/** The failure of an attempt as it is stored, from its outcome and the event that ended it. A completed run that is to be run
- *  again has the one of its event. */
+/** The stored failure of an attempt, from its outcome and the event that ended it. That of a polled attempt is in the event. */
 export function storedFailure(outcome: Report["outcome"], { data }: JobEventBody): object | null {
   const { failure: shown } = data as Partial<AttemptEndData>;
   if (!("failure" in outcome)) return shown ?? null;
@@ -128,7 +127,7 @@ export function storedFailure(outcome: Report["outcome"], { data }: JobEventBody
 
 const SUCCEEDED: StoredDecision = { kind: "succeed", step: "completed", class: "completed" };
 
-/** The event of a run that succeeded and moved no counter, as text: only the number differs between them. */
+/** The JSON of the event of an attempt that succeeded without changing a counter. */
 export function succeededText(attempt: number): string {
   return JSON.stringify({ v: EVENT_FORMAT, attempt, decision: SUCCEEDED });
 }
@@ -136,20 +135,20 @@ export function succeededText(attempt: number): string {
 function stored(decision: Decision): StoredDecision {
   if (decision.kind === "succeed" && decision.conditionError === undefined) return SUCCEEDED;
   const { kind, step, class: cls, match, charge, conditionError } = decision;
-  const told: Mutable<StoredDecision> = { kind, step, class: cls };
-  if (match !== undefined) told.match = match;
-  if (charge !== null) told.charge = charge;
+  const data: Mutable<StoredDecision> = { kind, step, class: cls };
+  if (match !== undefined) data.match = match;
+  if (charge !== null) data.charge = charge;
   if (decision.kind === "retry") {
-    told.runAt = decision.runAt;
-    told.delay = decision.delay;
+    data.runAt = decision.runAt;
+    data.delay = decision.delay;
   }
   if (decision.kind === "fail") {
-    told.reason = decision.reason;
-    told.detail = decision.detail;
-    if (decision.shortage !== undefined) told.shortage = decision.shortage;
+    data.reason = decision.reason;
+    data.detail = decision.detail;
+    if (decision.shortage !== undefined) data.shortage = decision.shortage;
   }
-  if (conditionError !== undefined) told.conditionError = conditionError;
-  return told;
+  if (conditionError !== undefined) data.conditionError = conditionError;
+  return data;
 }
 
 const COUNTERS = [
@@ -163,7 +162,7 @@ const COUNTERS = [
   "ruleCounts",
 ] as const satisfies readonly (keyof Counters)[];
 
-/** The counters that differ from the job's, or null when none does: most runs succeed and move nothing. */
+/** The counters that differ from the job's; null where none does, as for most attempts. */
 function moved(job: Job, counters: Counters): Partial<Counters> | null {
   let changes: Record<string, unknown> | null = null;
   for (const name of COUNTERS) {
@@ -183,7 +182,7 @@ export function startedData(attempt: number, session: string, worker: string): S
 export const DEFAULT_PRIORITY = 5;
 export const NO_LABELS: Readonly<Record<string, string>> = Object.freeze({});
 
-/** The same as text, for stores that write thousands at a time: only the number differs between them. */
+/** The same as JSON, for stores that write thousands at a time. */
 export function startedText(session: string, worker: string): (attempt: number) => string {
   const rest = JSON.stringify({ session, worker }).slice(1);
   return (attempt) => `{"v":${EVENT_FORMAT},"attempt":${attempt},${rest}`;
@@ -191,14 +190,14 @@ export function startedText(session: string, worker: string): (attempt: number) 
 
 type SubmittedBody = JobEventBody & { name: "job.submitted" };
 
-/** What the last job had, and its text: of jobs that come together most have these parts in common. */
+/** The JSON of the fields that most jobs of a list have in common, of the last job. */
 let common: SubmitTextCache = { kind: "", queue: "", namespace: "", maxAttempts: -1, sources: undefined, text: "" };
 type SubmitTextCache = Pick<SubmittedBody["data"], "kind" | "queue" | "namespace" | "maxAttempts"> & {
   readonly sources: PolicySources | undefined;
   readonly text: string;
 };
 
-/** The event of a submission as text, for stores that write thousands at a time. */
+/** The JSON of the event of a submit, for stores that write thousands at a time. */
 export function submittedText(data: SubmittedBody["data"]): string {
   const { v, state, runAt, expiresAt, kind, queue, namespace, maxAttempts, sources } = data;
   const isUsual = data.labels === undefined && data.priority === undefined && data.by === undefined;
@@ -219,7 +218,7 @@ export function submittedText(data: SubmittedBody["data"]): string {
   return `{"v":${v},"state":"${state}","runAt":${runAt},"expiresAt":${expiresAt},${common.text}`;
 }
 
-/** What is as usual is not written: most jobs have no labels, deadline or timeout.
+/** The submit of a job. Default values are not written: most jobs have no labels, deadline or timeout.
  *  @example
  *  const facts = { kind: "demo", queue: "default", namespace: "default", runAt: 0, expireInMs: null, policy: resolvePolicy(3) };
  *  const { next } = submitJob(facts, 0); */

@@ -1,5 +1,5 @@
-/** What of a job may change with a redrive: its retry policy, and how long it may take and wait. What is not named stays as it
- *  is. Its input, queue and labels never change: a job with others is another job (`resubmit`). */
+/** The terms that a redrive may change: the retry policy, time limits, priority and budget. Input, queue and labels never
+ *  change: a job with others is another job (`resubmit`). */
 
 import { asInteger, asObject, checkOptions, deepFreeze } from "../check.ts";
 import { type Amount, hasBudget, raised } from "../decision/budget.ts";
@@ -12,12 +12,12 @@ import { toPolicyInput, withPolicyFields } from "../policy/policy-input.ts";
 import { resolvePolicy } from "../policy/resolve-policy.ts";
 import type { Job } from "./job.ts";
 
-/** As people write them.
+/** Changes of a redrive. Terms that are not named stay as they are.
  *  @example
  *  const changes: RedriveChanges = { timeout: "2h", retry: 9 };
  *  await perdure.redrive(job.id, changes); */
 export interface RedriveChanges {
-  /** Fields of the retry policy that replace those of the job; the others stay. With a preset, all of it. */
+  /** Fields of the retry policy that replace those of the job. A preset replaces the whole policy. */
   retry?: PolicyInput;
   /** How long one attempt may take. */
   timeout?: Duration;
@@ -27,11 +27,11 @@ export interface RedriveChanges {
   expireIn?: Duration;
   /** No attempt may start after this instant. */
   deadline?: Date | number;
-  /** So much more, in the job's own budget and in all that cover it. */
+  /** The amount to add to every budget that covers the job. */
   budget?: { tokens?: number; costUsd?: number };
 }
 
-/** The same, checked, as a command carries them.
+/** The checked changes, as part of a command.
  *  @example
  *  const changes: RedriveTerms = { timeoutMs: 7_200_000 };
  *  decideCommand(running, { kind: "redrive", changes }, Date.now()); */
@@ -51,14 +51,14 @@ export interface RedriveTerms {
  *  }); */
 export type JobTerms = Pick<Job, "policy" | "timeoutMs" | "priority" | "expireInMs" | "deadlineAt">;
 
-/** What an event records of them: the new value of each that changed; of the policy, its fields that changed.
+/** The changed terms in an event: their new values, and the changed fields of the policy.
  *  @example
  *  const changed: ChangedTerms = { timeoutMs: 7_200_000 }; */
 export interface ChangedTerms extends Partial<Omit<JobTerms, "policy">> {
   readonly policy?: Partial<Policy>;
 }
 
-/** Spelling and values. Whether the policy fits the job's own is known when the job is. */
+/** Checks names and values. Whether the policy can be merged with that of the job is checked by `redrivenTerms`. */
 export function toRedriveTerms(changes: RedriveChanges, path = "redrive"): RedriveTerms {
   checkOptions(changes, REDRIVE_KEYS, path);
   const { retry, timeout, priority, expireIn, deadline, budget } = changes;
@@ -79,7 +79,7 @@ function fieldsOf(retry: PolicyInput, path: string): PolicyFields {
   return retry === false ? { maxAttempts: 1 } : (asObject(retry, path) as PolicyFields);
 }
 
-/** The terms of the job after the redrive; a text says why they cannot be. */
+/** The terms of the job after the redrive, or the error as text. */
 export function redrivenTerms(job: JobTerms, { retry, budget, ...others }: RedriveTerms): JobTerms | string {
   const { timeoutMs, priority, expireInMs, deadlineAt } = { ...job, ...others };
   const terms = { timeoutMs, priority, expireInMs, deadlineAt };
@@ -99,7 +99,7 @@ function withGrant(policy: Policy, budget: Partial<Amount>): Policy {
 
 const PLAIN = ["timeoutMs", "priority", "expireInMs", "deadlineAt"] as const;
 
-/** Null where nothing changed. */
+/** The terms that changed; null where none did. */
 export function changedTerms(before: JobTerms, after: JobTerms): ChangedTerms | null {
   const isOther = (name: keyof Policy) => JSON.stringify(after.policy[name]) !== JSON.stringify(before.policy[name]);
   const fields = (Object.keys(after.policy) as (keyof Policy)[]).filter(isOther);
@@ -118,7 +118,7 @@ export function showTerms({ policy = {}, timeoutMs, priority, expireInMs, deadli
     ...span("timeout", timeoutMs),
     ...(priority === undefined ? [] : [`priority ${priority}`]),
     ...span("expireIn", expireInMs),
-    ...(deadlineAt == null ? [] : [`to start by ${showAt(deadlineAt)}`]),
+    ...(deadlineAt == null ? [] : [`deadline ${showAt(deadlineAt)}`]),
   ].join(", ");
 }
 

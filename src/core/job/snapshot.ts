@@ -1,11 +1,9 @@
-/** What is recorded of a job, as of the instant at which its row was read. Row, attempts and events are read one after the
- *  other, and a job that is retried quickly goes on in between: all three together would contradict each other. What is
- *  recorded never changes, it only grows. So what came after the row is left out, and the rest is what stood beside it.
- *
- *  The row must be read first, or something may be missing. Not promised: the records of a job that is pruned meanwhile. */
+/** Attempts and events as of the instant at which the row of a job was read. They are read one after the other, and the job may
+ *  change in between. Records only grow, so dropping those that are newer than the row makes all three consistent. The row must
+ *  be read first. A job that is pruned meanwhile may have no records. */
 import type { Job } from "./job.ts";
 
-/** The attempts that had ended. */
+/** The attempts that had ended at that instant. */
 export function attemptsAtSnapshot<A extends { readonly attempt: number }>(
   { attempt, state }: Pick<Job, "attempt" | "state">,
   attempts: readonly A[],
@@ -13,7 +11,7 @@ export function attemptsAtSnapshot<A extends { readonly attempt: number }>(
   return attempts.filter((each) => each.attempt < attempt || (each.attempt === attempt && state !== "running"));
 }
 
-/** Each change of a job is one event, which has the number of the revision that it made. */
+/** The number of an event is the revision that it made. */
 export function eventsAtSnapshot<E extends { readonly n: number }>(
   { revision }: Pick<Job, "revision">,
   events: readonly E[],

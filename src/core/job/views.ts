@@ -1,27 +1,27 @@
-/** What people and programs are shown of jobs, attempts, queues, workers and files: plain data, the same from a database
- *  in this process and over the wire. Types only. */
+/** Jobs, attempts, queues, workers and files as the API returns them: plain data, the same in this process and over the wire.
+ *  Types only. */
 import type { BudgetNow } from "../decision/budget.ts";
 import type { Failure } from "../decision/failure.ts";
 import type { NewSession, WorkerHealth } from "../worker-protocol.ts";
 import type { Job, JobState, Usage } from "./job.ts";
 
-/** A job as a user of the library sees it: texts that hold JSON are given as values.
+/** A job as the API returns it, with parsed JSON.
  *  @example
  *  const { state, attempt, runAt }: JobInfo = await job.get(); */
 export interface JobInfo extends Job {
   readonly payload: unknown;
-  /** Texts that came with it: kept, shown, and never read by the engine. */
+  /** Texts of the submit, which the engine never reads. */
   readonly annotations: Readonly<Record<string, string>>;
   /** For people: its own name, else its action or manifest, else its kind and a short argument (`jobName`). */
   readonly name: string;
   /** How its last attempt failed, of a job that failed, or that is queued, running or blocked after it in the same redrive.
    *  Without the stack; null where that attempt had no failure. */
   readonly failure: Failure | null;
-  /** Of the winning attempt; undefined until there is one. */
+  /** The result of the attempt that succeeded; undefined until there is one. */
   readonly result: unknown;
-  /** What the latest attempt last said of its progress. */
+  /** The last progress that the latest attempt reported. */
   readonly progress: unknown;
-  /** What the running attempt has used so far, as it has reported; `usage` is of those that have ended. Null where none runs. */
+  /** The usage that the running attempt has reported; null where none runs. `usage` is that of ended attempts. */
   readonly liveUsage: Usage | null;
   /** The budgets of tokens and money that cover it, the nearest first: its own, and those of jobs above it. */
   readonly budgets: readonly BudgetNow[];
@@ -45,7 +45,7 @@ export interface AttemptRow {
   readonly log: string | null;
 }
 
-/** A report that came when its attempt was closed already. */
+/** A report that arrived after its attempt had ended. */
 export interface LateReport {
   readonly attempt: number;
   readonly at: number;
@@ -63,7 +63,7 @@ export interface QueueCounts {
   readonly paused: boolean;
   readonly pausedAt: number | null;
   readonly counts: Readonly<Record<JobState, number>>;
-  /** Of the queued ones, those whose time has come. */
+  /** Queued jobs that are due. */
   readonly due: number;
 }
 
@@ -76,29 +76,29 @@ export interface SessionRow extends NewSession {
   readonly renewedAt: number;
   readonly leaseEndsAt: number;
   readonly endedAt: number | null;
-  /** When it was told to take no more jobs. */
+  /** When draining was requested. */
   readonly drainingAt: number | null;
-  /** As it last told. */
+  /** As last reported. */
   readonly health: WorkerHealth | null;
   readonly running: number;
 }
 
-/** A file that an attempt left.
+/** An output file of an attempt.
  *  @example
  *  const { files } = await (await perdure.outputs(job.id)).files(1);
  *  const largest: BlobFile | undefined = files.toSorted((a, b) => b.size - a.size)[0]; */
 export interface BlobFile {
-  /** With `/` between folders. Whoever wrote it chose it: print it with care. */
+  /** With `/` between folders. The attempt chose it, so escape it before printing. */
   readonly name: string;
   readonly size: number;
   readonly mime: string;
   readonly sha256: string;
 }
 
-/** A setting in force, for people. Secrets are not in it. */
+/** An effective setting, without secrets. */
 export interface SettingFact {
   readonly key: string;
-  /** Null: it has no value. */
+  /** Null: not set. */
   readonly value: string | number | boolean | readonly unknown[] | null;
   /** `--port`, `PERDURE_PORT`, `perdure.yaml:3` or `default`. */
   readonly source: string;
