@@ -1,5 +1,5 @@
-/** Events from a server, in order, without gaps or repeats, those of an earlier version in the current format. Who follows is not told of an outage: the stream is opened
- *  again where it broke off. */
+/** Events from a server, in order, without gaps or repeats; those of an earlier version in the current format. An outage is not
+ *  reported to a follower: the stream is opened again where it broke off. */
 import type { RouteName } from "../contract/routes.ts";
 import { LIMIT } from "../contract/wire.ts";
 import type { FeedOptions } from "../core/api/events.ts";
@@ -13,7 +13,7 @@ import { notOurs } from "../wire/wire-error.ts";
 import type { ClientCallOptions, ClientHttpLink, OpenedReply } from "./http-call.ts";
 import { SseParser } from "./sse.ts";
 
-/** A server says something on every stream well within this time. Silence for longer is a connection that is gone. */
+/** A server sends something on every stream well within this time. After a longer silence the connection is lost. */
 const SILENCE_MS = 60_000;
 
 export function eventFeed(link: ClientHttpLink, options: FeedOptions): AsyncGenerator<PerdureEvent, void, void> {
@@ -48,7 +48,7 @@ interface EventPageReply {
   readonly next: number | null;
 }
 
-/** A server of version 0.1.0 knows neither of these parameters. */
+/** A server of version 0.1.0 has neither of these parameters. */
 function unlessTooOld(error: unknown): never {
   const { code, path } = error as Partial<PerdureError>;
   if (code !== "invalid_request" || (path !== "order" && path !== "before")) throw error;
@@ -72,7 +72,7 @@ async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerat
           backoff.reset();
           for (const { data } of parser.feed(chunk)) {
             const event = JSON.parse(data) as PerdureEvent;
-            if (!(event.seq > after)) continue; // a stream opened anew may begin with what was seen already
+            if (!(event.seq > after)) continue; // a reopened stream may begin with events that were already seen
             if (signal?.aborted) return;
             after = event.seq;
             yield currentEvent(event);
@@ -89,7 +89,7 @@ async function* follow(link: ClientHttpLink, options: FeedOptions): AsyncGenerat
   }
 }
 
-/** Null when the server is away. */
+/** Null when the server cannot be reached. */
 async function openStream(link: ClientHttpLink, options: FeedOptions, after: number): Promise<OpenedReply | null> {
   const { signal } = options;
   const [route, of] = routeOf(options);
@@ -98,7 +98,7 @@ async function openStream(link: ClientHttpLink, options: FeedOptions, after: num
       ...of,
       query: new URLSearchParams({ after: String(after) }),
       headers: { accept: "text/event-stream", "last-event-id": String(after) },
-      patienceMs: Number.POSITIVE_INFINITY, // with pauses that the server asks for
+      patienceMs: Number.POSITIVE_INFINITY, // with the pauses that the server requests
       ...(signal === undefined ? {} : { signal }),
     });
     const type = opened.response.headers.get("content-type") ?? "nothing";
@@ -112,7 +112,7 @@ async function openStream(link: ClientHttpLink, options: FeedOptions, after: num
   }
 }
 
-/** The next bytes; null when the stream has ended or broken off, which is the same to us. */
+/** The next bytes; null when the stream has ended or broken off, which is handled the same way. */
 async function read(reader: ReadableStreamDefaultReader<Uint8Array>, opened: OpenedReply): Promise<Uint8Array | null> {
   const cancel = systemTimers.after(SILENCE_MS, () => opened.stop());
   try {

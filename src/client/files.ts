@@ -11,25 +11,23 @@ import { CallBackoff } from "../wire/repeat.ts";
 import { unreachable, wordsOf } from "../wire/wire-error.ts";
 import type { ClientHttpLink, OpenedReply } from "./http-call.ts";
 
-// What the attempts of a job left, fetched from the server.
-
 interface WireOutputs {
   readonly attempts: readonly {
     readonly attempt: number;
     readonly files: readonly BlobFile[];
     readonly more: number;
   }[];
-  /** Absent from a server of an earlier version, which sends all. */
+  /** Missing from a server of version 0.1.0, which sends all attempts. */
   readonly next?: number | null;
 }
 
-/** Pieces that break off in a row, before a reader is told. */
+/** Interrupted reads in a row before the reader gets an error. */
 const MAX_BREAKS = 5;
 
 export async function jobOutputs(link: ClientHttpLink, id: string): Promise<JobOutputs> {
   const list = (page: Readonly<Record<string, string>>) =>
     link.json<WireOutputs>("listOutputs", { params: { id }, query: new URLSearchParams(page) });
-  // The latest come first; of each page only the numbers are kept.
+  // The latest attempts come first; only their numbers are kept.
   const pages: number[][] = [];
   let isPaged = true;
   for (let page = await list({}); ; page = await list({ before: String(page.next) })) {
@@ -41,7 +39,7 @@ export async function jobOutputs(link: ClientHttpLink, id: string): Promise<JobO
     attempts: pages.flat(),
     async files(attempt) {
       asInteger(attempt, "files.attempt", { min: 0 });
-      // Asked again: an attempt may have left more since.
+      // Requested again: an attempt may have left more since.
       const found = (await list(isPaged ? { before: String(attempt + 1), limit: "1" } : {})).attempts.find(
         (each) => each.attempt === attempt,
       );
@@ -61,7 +59,7 @@ export async function jobOutputs(link: ClientHttpLink, id: string): Promise<JobO
   };
 }
 
-/** What cannot be the name of a file here must not become part of an address either. */
+/** A text that cannot be the name of a file must not become part of a URL. */
 function isSane(attempt: number, name: string): boolean {
   const isPlace = Number.isSafeInteger(attempt) && attempt >= 1 && typeof name === "string";
   return isPlace && name.split("/").every((part) => part !== "" && part !== "." && part !== "..");
@@ -81,7 +79,7 @@ async function logPage(link: ClientHttpLink, id: string, attempt: number, after:
   }
 }
 
-/** Null if it is not there. */
+/** Null if it does not exist. */
 async function openFile(link: ClientHttpLink, id: string, attempt: number, name: string, offset: number) {
   const query = new URLSearchParams(offset === 0 ? {} : { offset: String(offset) });
   try {
@@ -93,7 +91,7 @@ async function openFile(link: ClientHttpLink, id: string, attempt: number, name:
   }
 }
 
-/** The bytes; where they break off, the rest is asked for. */
+/** The bytes; where a reply breaks off, the rest is requested. */
 async function* bytes(
   server: string,
   first: OpenedReply,
@@ -139,10 +137,7 @@ async function readChunk(reader: ReadableStreamDefaultReader<Uint8Array>) {
   }
 }
 
-// Sends an input for a command to the server, piece by piece: a piece whose reply was lost is sent again, and changes
-// nothing.
-
-/** Few round trips, and little to send again. */
+/** Large enough for few round trips, small enough to send again. */
 const PIECE_BYTES = 4 * 1_048_576;
 
 export async function upload(link: ClientHttpLink, source: AsyncIterable<Uint8Array>): Promise<Uploaded> {
@@ -166,7 +161,7 @@ export async function upload(link: ClientHttpLink, source: AsyncIterable<Uint8Ar
       filled = 0;
     }
   }
-  // An empty input is one too.
+  // An empty input is sent as well.
   if (filled > 0 || offset === 0) await send(piece.subarray(0, filled));
   return link.json<Uploaded>("getUpload", { params: { id } });
 }

@@ -1,10 +1,10 @@
-/** A call to the server by a fetch: its time limit, its reply, and when it is made again.
+/** A call to the server by a fetch: its time limit, its reply, and when it is repeated.
  *
- *  A call that may be repeated (a read, a wait, a submit with a key) is made again while the server is away or its reply
- *  was lost, after growing pauses, until it has been tried for `patienceMs`. Any other is made again only when the server
- *  itself has said that it did nothing (429, 503, 507): a submit without a key whose reply was lost may have been stored,
- *  and ends with `server_unreachable`. A fetch does not tell whether a connection failed before or after it was used, so
- *  that a refused connection counts as lost, too. */
+ *  A repeatable call (a read, a wait, a submit with a key) is repeated while the server cannot be reached or its reply was
+ *  lost, with growing pauses, for up to `patienceMs`. Any other call is repeated only when the server itself has reported that
+ *  it did nothing (429, 503, 507): a submit without a key whose reply was lost may have been stored, and ends with
+ *  `server_unreachable`. A fetch does not report whether a connection failed before or after it was used, so that a refused
+ *  connection also counts as a lost reply. */
 
 import { ROUTES, type RouteName } from "../contract/routes.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -26,9 +26,9 @@ export interface LinkOptions extends WireCaller {
 
 export interface ClientCallOptions extends WireCall {
   readonly body?: string | Uint8Array;
-  /** The server may hold the call for so long before it answers. */
+  /** How long the server may hold the call before it replies. */
   readonly heldMs?: number;
-  /** Made twice, it does what it does once. Default: true for a GET. */
+  /** A second call has no further effect. Default: true for a GET. */
   readonly repeatable?: boolean;
   readonly patienceMs?: number;
   readonly timeoutMs?: number;
@@ -37,19 +37,19 @@ export interface ClientCallOptions extends WireCall {
 /** A reply whose body is still to come. */
 export interface OpenedReply {
   readonly response: Response;
-  /** To be called in the end, whatever happened. */
+  /** Must be called at the end, also after an error. */
   stop(): void;
 }
 
-/** Ordinary calls at a time. A fetch opens a connection for each, and thousands of them are slower than these. */
+/** Concurrent ordinary calls. A fetch opens a connection for each; thousands of connections are slower than these. */
 const AT_ONCE = 32;
 
-/** What a busy server refuses is repeated once after a pause up to this, whatever the patience: it asks for up to 3 s. */
+/** A call that a busy server refuses is repeated once after a pause of up to this, whatever `patienceMs` is: a server requests up to 3 s. */
 const FIRST_REPEAT_MS = 5_000;
 
 export class ClientHttpLink {
   readonly #options: LinkOptions;
-  /** Ways to end what is under way: there may be thousands, too many for listeners of one signal. */
+  /** Ends calls in progress: there may be thousands, too many for listeners of one signal. */
   readonly #live = new Set<() => void>();
   readonly #inTurn = limiter(AT_ONCE);
   #isClosed = false;
@@ -63,16 +63,16 @@ export class ClientHttpLink {
     return this.#options.base;
   }
 
-  /** Ends what is under way, and refuses what comes. */
+  /** Ends calls in progress, and refuses new ones. */
   close(): void {
     this.#isClosed = true;
     for (const abort of this.#live) abort();
   }
 
-  /** The reply as a value; undefined where it has none. */
+  /** The parsed reply; undefined for an empty one. */
   json<T>(name: RouteName, options: ClientCallOptions = {}): Promise<T> {
     const once = () => this.#once<T>(name, options);
-    // A call that is held waits for its answer at no cost, and must not keep others from theirs.
+    // A held call costs nothing while it waits, and must not delay others.
     const call = options.heldMs === undefined ? () => this.#inTurn(once) : once;
     return this.#patiently(name, options, call);
   }
@@ -88,7 +88,7 @@ export class ClientHttpLink {
     }
   }
 
-  /** A reply to be read as it comes. The time limit is for its beginning. */
+  /** A reply that is read as a stream. The time limit is for its head. */
   open(name: RouteName, options: ClientCallOptions = {}): Promise<OpenedReply> {
     return this.#patiently(name, options, async () => {
       const opened = await this.#open(name, options);
@@ -138,7 +138,7 @@ export class ClientHttpLink {
     signal?.throwIfAborted();
   }
 
-  /** Sends it, and has the head of a reply that is a success. */
+  /** Sends the call and returns the head of a successful reply. */
   async #open(name: RouteName, options: ClientCallOptions): Promise<OpenedReply & { unlimited(): void }> {
     const { base, timeoutMs } = this.#options;
     const { method, path, headers } = requestHead(name, options, this.#options);
@@ -152,14 +152,14 @@ export class ClientHttpLink {
     const stop = () => {
       unlimited();
       scope.end();
-      scope.abort(); // lets go of a body that nobody reads
+      scope.abort(); // releases a body that nobody reads
     };
     try {
       const response = await this.#options.fetch(base + path, {
         method,
         headers,
         ...(options.body === undefined ? {} : { body: options.body }),
-        redirect: "manual", // followed, it would take the token along, or make a GET of a POST
+        redirect: "manual", // a followed redirect would carry the token along, or turn a POST into a GET
         signal: scope.signal,
       });
       if (response.ok) return { response, stop, unlimited };
@@ -173,7 +173,7 @@ export class ClientHttpLink {
     }
   }
 
-  /** A read changes nothing, so that it does not matter whether it was done. */
+  /** A read changes nothing, so it does not matter whether it was done. */
   #target(name: RouteName): WireTarget {
     return { server: this.base, isDoubtful: ROUTES[name].method !== "GET" };
   }

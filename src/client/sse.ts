@@ -1,8 +1,8 @@
-/** Server-sent events, read from bytes that come in pieces: a piece may end anywhere, also within a letter or between the
- *  two characters of a line's end. What is incomplete when the stream ends is dropped, as the standard says. */
+/** Parses server-sent events from chunks of bytes. A chunk may end anywhere, also within a character or between the two
+ *  characters of a line break. An incomplete event at the end of the stream is dropped, as the standard requires. */
 
 export interface SseMessage {
-  /** The last one given, also by an earlier message; empty if there was none. */
+  /** The last id, possibly of an earlier message; empty if there was none. */
   readonly id: string;
   readonly event: string;
   readonly data: string;
@@ -10,21 +10,21 @@ export interface SseMessage {
 
 export class SseParser {
   readonly #decoder = new TextDecoder();
-  /** The line that has begun, in pieces. */
+  /** The incomplete line, in pieces. */
   #line: string[] = [];
-  /** The last piece ended with a CR: an LF that comes now belongs to it. */
+  /** The last chunk ended with a CR: an LF that follows belongs to it. */
   #afterCr = false;
   #id = "";
   #lastId = "";
   #event = "";
   #data: string[] = [];
 
-  /** Where to come back to: a server moves it past what does not concern us by a message without data. */
+  /** Where to resume: with a message without data a server moves it past events that do not match. */
   get lastId(): string {
     return this.#lastId;
   }
 
-  /** The messages that are complete now. */
+  /** The messages that this chunk completes. */
   feed(bytes: Uint8Array): SseMessage[] {
     const messages: SseMessage[] = [];
     const text = this.#decoder.decode(bytes, { stream: true });

@@ -1,5 +1,5 @@
-/** Submits long lists in requests of bounded length. As in an engine of this process, when some of them cannot be stored,
- *  their jobs say so one by one: the others are there. */
+/** Submits long lists in requests of bounded length. As in an engine of this process, each job that cannot be stored has its own
+ *  error, and the others are stored. */
 
 import { refuseClient, toRequest } from "../contract/job-request.ts";
 import { type ErrorReply, LIMIT } from "../contract/wire.ts";
@@ -26,9 +26,9 @@ interface ItemRequest {
   readonly policy: string | null;
 }
 
-/** Of one request, in characters. A server takes 10 MiB, and a character may be three bytes. */
+/** Characters of one request. A server accepts 10 MiB, and a character may be three bytes. */
 const MAX_TEXT = 3_000_000;
-/** Requests at a time. */
+/** Concurrent requests. */
 const TOGETHER = 2;
 
 export async function submitMany(link: ClientHttpLink, entries: readonly SubmitEntry[]): Promise<ItemAnswer[]> {
@@ -63,7 +63,7 @@ export async function submitMany(link: ClientHttpLink, entries: readonly SubmitE
     }
   };
   await Promise.all(Array.from({ length: TOGETHER }, carry));
-  // Nothing went through: that is an error of the call, and not of one job.
+  // No request succeeded: that is an error of the call, not of one job.
   if (failed[0] !== undefined && failed.length === next) throw failed[0];
   return answers;
 }
@@ -96,7 +96,7 @@ function toError({ code, message, path }: ErrorReply): PerdureError {
   return new PerdureError(code, message, path === null ? {} : { path });
 }
 
-/** Equal policies have equal texts; where one has two, a list may end sooner than it had to. */
+/** Equal policies usually have equal texts; where they do not, a request may be shorter than necessary. */
 function policyOf({ task, options }: SubmitEntry): string | null {
   const retry = options?.retry ?? (typeof task === "string" ? undefined : task.options.retry);
   return retry === undefined ? null : JSON.stringify(retry);

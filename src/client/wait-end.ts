@@ -1,5 +1,5 @@
 /** Waits for the ends of jobs. All waits of a client share few calls that the server holds until one of their jobs has
- *  ended, with up to 1,000 jobs each. An outage is waited out: who waits for a result hears nothing of it. */
+ *  ended, with up to 1,000 jobs each. An outage is not reported to those who wait for a result: calls are repeated until it ends. */
 import { LIMIT } from "../contract/wire.ts";
 import { PerdureError } from "../core/errors.ts";
 import { sleep } from "../lib/clock.ts";
@@ -11,14 +11,14 @@ export interface AwaitedJob {
   readonly chapter: number;
 }
 
-/** Asks which have ended, or are not there; empty lists when there is nothing to tell within `waitMs`. */
+/** Requests which jobs have ended or do not exist; empty lists if none has within `waitMs`. */
 export type FetchEnds = (
   jobs: readonly AwaitedJob[],
   waitMs: number,
   signal: AbortSignal,
 ) => Promise<{ readonly ended: readonly string[]; readonly missing: readonly string[] }>;
 
-/** `told`: look at the job, it has probably ended. */
+/** `told`: read the job, it has probably ended. */
 export type WaitAnswer = "told" | "timeout" | "aborted";
 
 interface EndWait extends AwaitedJob {
@@ -32,10 +32,10 @@ interface EndWaitBatch {
   readonly stop: AbortController;
 }
 
-/** Calls that could take more jobs: new waits join by a call of their own until there are so many, then all of these
- *  become one. So a browser, which makes six calls to a server at a time, has some left. */
+/** Calls with space for more jobs: new waits get a call of their own until there are this many, then all of these are
+ *  merged into one. So a browser, which makes six concurrent calls to a server, has some left. */
 const MAX_SMALL = 3;
-/** A call with many jobs that is answered for one of them is made again after a moment, in which others may end. */
+/** A call with many jobs that is answered for one of them is repeated after a short pause, in which others may end. */
 const LONGEST_GATHERING_MS = 100;
 
 export class EndWaiter {
@@ -98,7 +98,7 @@ export class EndWaiter {
     if (batch.waits.size === 0) batch.stop.abort();
   }
 
-  /** All that are added within one turn of the event loop are asked for together. */
+  /** All waits that are added within one turn of the event loop share a call. */
   #soon(): void {
     if (this.#isDue) return;
     this.#isDue = true;
@@ -154,7 +154,7 @@ export class EndWaiter {
         else await sleep(systemTimers, backoff.after(error), stop);
       }
       if (!stop.signal.aborted && this.#small().length > MAX_SMALL) {
-        // They were many and have become few: put together.
+        // Many have become few: merge them.
         for (const wait of waits) wait.batch = null;
         this.#unasked.push(...waits);
         this.#end(batch);
@@ -165,7 +165,7 @@ export class EndWaiter {
   }
 }
 
-/** Each job once, in the earliest chapter that somebody waits for: its end is told first. */
+/** Each job once, in the earliest chapter that somebody waits for: its end comes first. */
 function jobsOf(waits: Iterable<EndWait>): AwaitedJob[] {
   const jobs = new Map<string, AwaitedJob>();
   for (const { id, chapter } of waits) {

@@ -1,6 +1,6 @@
-/** What a submit says, made into the text of a request. The input is put into it as the JSON that an engine in this process
- *  would store, so that it is the same, byte for byte, wherever it is submitted. Spelling and plain values are checked here,
- *  with the same words as there; policies, and inputs of commands and requests, are checked by the server. */
+/** Builds the JSON text of a submit. The input is included as the JSON that an engine in this process would store, so that it is
+ *  the same, byte for byte, wherever it is submitted. Names of options and plain values are checked here, with the same messages as
+ *  there; policies, and inputs of commands and requests, are checked by the server. */
 
 import { checkEntry } from "../core/api/jobs.ts";
 import { asInteger, checkOptions, fieldPath, isPlain } from "../core/check.ts";
@@ -21,7 +21,7 @@ import { NO_INPUT } from "../core/worker-protocol.ts";
 
 const NO_OPTIONS: SubmitOptions & TaskOptions = Object.freeze({});
 
-/** The JSON text of one job to be submitted. */
+/** The JSON text of one submitted job. */
 export function toRequest(given: SubmitEntry): string {
   const { task, input, options = NO_OPTIONS } = checkEntry(given);
   const [kind, defaults] = typeof task === "string" ? [task, NO_OPTIONS] : [task.kind, task.options];
@@ -42,14 +42,14 @@ export function toRequest(given: SubmitEntry): string {
   return payload === NO_INPUT ? text : `${text.slice(0, -1)},"input":${payload}}`;
 }
 
-/** As it was given, but for a Date. */
+/** The value as given, except a Date. */
 function toWire(name: OptionName, value: unknown, checked: unknown): unknown {
   if (value instanceof Date) return checked;
   checkPlain(value, `submit.${name}`);
   return value;
 }
 
-/** What a redrive changes, as the server takes it. */
+/** The changes of a redrive in the form of a request. */
 export function toRedriveRequest(changes: RedriveChanges, path: string): object {
   checkOptions(changes, REDRIVE_KEYS, path);
   const { retry, timeout, priority, expireIn, deadline, budget } = changes;
@@ -62,7 +62,7 @@ export function toRedriveRequest(changes: RedriveChanges, path: string): object 
   return { retry, timeout, priority, expireIn, deadline: at, budget };
 }
 
-/** A server sees one list of values: it is told which of them are the task's. */
+/** A server receives one list of values; this names those that are the task's. */
 function namedSources(options: SubmitOptions, defaults: TaskOptions): Record<string, string> | null {
   const { from } = chosenValues(options, defaults, options.sources);
   const named = Object.entries(from).filter(([, source]) => source !== "submit");
@@ -71,7 +71,7 @@ function namedSources(options: SubmitOptions, defaults: TaskOptions): Record<str
 
 const MAX_DEPTH = 20;
 
-/** Nothing may get lost on the way: JSON leaves out a function without a word, and makes null of Infinity. */
+/** Refuses values that JSON would drop or change: it omits a function silently, and turns Infinity into null. */
 function checkPlain(value: unknown, path: string, depth = 0): void {
   if (value === undefined || value === null || typeof value === "boolean" || typeof value === "string") return;
   if (typeof value === "number" && Number.isFinite(value)) return;

@@ -1,7 +1,7 @@
 /** Every route of the API: its method, its path and who may call it. One table for server, client and worker. It holds no
  *  schemas, so that a client in a browser does not carry them; those are in `operations.ts`.
  *
- *  What is not in this table is not served. `scope: null` means that any valid token will do. */
+ *  A route that is not in this table is not served. `scope: null`: any valid token is enough. */
 import type { Scope } from "../core/access.ts";
 
 export interface Route {

@@ -1,6 +1,6 @@
-/** The building blocks of requests and replies. Schemas check what comes in and describe what goes out; types of the wire
- *  are derived from them. What a policy or the input of a command may hold is checked behind this door by the same code as in
- *  the library, so that the messages are the same. */
+/** The building blocks of requests and replies. Schemas check requests and describe replies; types of the wire are
+ *  derived from them. Policies and inputs of commands are checked by the handlers, with the same code as in the library, so that
+ *  the messages are the same. */
 import { type Static, type TOptional, type TSchema, type TUnsafe, Type } from "typebox";
 import { SCOPES } from "../core/access.ts";
 import { ERROR_CODES } from "../core/errors.ts";
@@ -36,8 +36,8 @@ export function closed<T extends Parameters<typeof Type.Object>[0]>(fields: T, d
   return Type.Object(fields, description === undefined ? CLOSED : { ...CLOSED, description });
 }
 
-/** An object whose further fields are ignored, for calls that workers make all the time: a field of a newer worker must not
- *  cost it the lease. Its handler picks the fields it knows. */
+/** An object whose unknown fields are ignored, for the frequent calls of workers: a field of a newer worker must not cost it the
+ *  lease. Handlers copy the fields they know. */
 export function open<T extends Parameters<typeof Type.Object>[0]>(fields: T, description?: string) {
   return Type.Object(fields, description === undefined ? {} : { description });
 }
@@ -54,7 +54,7 @@ export const Span = Type.Unsafe<number | string>(SPAN);
 export const Wait = Type.Integer({
   minimum: 0,
   maximum: 30_000,
-  description: "How long to wait for an answer, in milliseconds.",
+  description: "How long the reply may be held, in milliseconds.",
 });
 export const Count = Type.Integer({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER });
 export const AttemptNumber = Type.Integer({ minimum: 1, maximum: 1_000_000_000 });
@@ -65,7 +65,7 @@ export const AnyJson = Type.Unknown({ description: "Any JSON value." });
 export const ErrorSchema = closed({
   code: words(Object.keys(ERROR_CODES)),
   message: Type.String(),
-  path: orNull(Type.String({ description: "The field at fault." })),
+  path: orNull(Type.String({ description: "The invalid field." })),
 });
 
 const USAGE = {
@@ -102,7 +102,7 @@ function optional<const K extends OptionName>(names: readonly K[]): { [P in K]: 
 
 const Amount = Type.Object({ tokens: Type.Number(), costUsd: Type.Number() });
 
-/** A budget as it stands: of the job that has it, with all below. */
+/** The present state of a budget: of the job that has it, with all jobs below. */
 export const Budget = Type.Object({
   jobId: JobId,
   limit: Type.Object({ tokens: orNull(Type.Number()), costUsd: orNull(Type.Number()) }),
@@ -125,7 +125,7 @@ export const RedriveRequest = closed({
   budget: Type.Optional(
     closed(
       { tokens: Type.Optional(Type.Number()), costUsd: Type.Optional(Type.Number()) },
-      "So much more, in the job's own budget and in all that cover it.",
+      "Added to the job's own budget and to all that cover it.",
     ),
   ),
 });
@@ -140,7 +140,7 @@ export type Submitted = Static<typeof Submitted>;
 
 export const SubmitAnswerSchema = Type.Union([Submitted, closed({ error: ErrorSchema })]);
 
-/** A job as people see it. Open: fields may be added. */
+/** A job. Open: fields may be added. */
 export const JobSchema = Type.Object(
   {
     id: JobId,
@@ -151,7 +151,7 @@ export const JobSchema = Type.Object(
     state: State,
     reason: orNull(words(FAIL_REASONS)),
     chapter: Type.Integer(),
-    attempt: Type.Integer({ description: "Runs started so far." }),
+    attempt: Type.Integer({ description: "Attempts started so far." }),
     failures: Type.Integer(),
     losses: Type.Integer(),
     priority: Type.Integer(),
@@ -204,7 +204,7 @@ export const FailureSchema = Type.Object(
     kind: Type.String(),
     message: Type.String(),
     line: Type.Optional(
-      Type.String({ description: "The line of stderr that a rule or list matched, where the message is another one." }),
+      Type.String({ description: "The line of stderr that a rule or list matched, where it is not the message." }),
     ),
   },
   {
@@ -244,14 +244,14 @@ export interface Operation {
   readonly body?: TSchema;
   /** The type of the body, where it is not JSON. */
   readonly bodyType?: "application/octet-stream";
-  /** The reply of success; null: nothing. */
+  /** The body of a successful reply; null: none. */
   readonly reply: TSchema | null;
   readonly replyType?: "application/octet-stream" | "text/event-stream";
   readonly status?: 200 | 201 | 204;
   /** Needs Perdure-Session-Key, and where `lease` is set, Perdure-Lease. */
   readonly session?: boolean;
   readonly lease?: boolean;
-  /** Takes both of them from a worker, in place of the job's own token. */
+  /** Accepts both from a worker in place of the job's own token. */
   readonly holder?: boolean;
   /** A job may call it with its own token; all others are forbidden to it. */
   readonly jobToken?: boolean;

@@ -1,28 +1,26 @@
-/** Constants and forms of the wire that need no schema library: headers and limits, the status of each error code,
+/** Constants and formats of the wire that need no schema library: headers and limits, the status of each error code,
  *  and the health of a worker. */
 import type { ErrorCode } from "../core/errors.ts";
 import type { Usage } from "../core/job/job.ts";
 import type { WorkerHealth } from "../core/worker-protocol.ts";
 
-// Names and numbers that both ends of the wire must agree on.
-
-/** Headers of ours; Node and browsers compare them without regard to case. */
+/** Perdure's own headers; Node and browsers ignore their case. */
 export const HEADER = {
-  /** Which namespace a token for all of them means; default: `default`. */
+  /** The namespace, for a token of all namespaces; default: `default`. */
   namespace: "perdure-namespace",
   /** Proves that the caller is the session it names. */
   sessionKey: "perdure-session-key",
   /** The lease token of the attempt whose files are written or read. */
   lease: "perdure-lease",
-  /** Which attempt a log belongs to. */
+  /** The attempt of a log. */
   attempt: "perdure-attempt",
   /** Where the next page of a log begins. */
   logNext: "perdure-log-next",
-  /** What a worker or a server knows beyond 0.1.0 (`features.ts`). */
+  /** Features of a worker or a server beyond 0.1.0 (`features.ts`). */
   features: "perdure-features",
-  /** Of every reply; a log of the server names it too. */
+  /** On every reply, and in the server's log. */
   requestId: "perdure-request-id",
-  /** Of an error in the form of another system, whose body has no place for our code. */
+  /** The code of an error in the format of another system, whose body has no field for it. */
   errorCode: "perdure-error-code",
 } as const;
 
@@ -32,7 +30,7 @@ export const LIMIT = {
   /** A held request is answered within this time, whatever happens. */
   waitMs: 30_000,
   submitMany: 10_000,
-  /** Different retry policies of one such request. */
+  /** Different retry policies in one such request. */
   policies: 1_000,
   claim: 500,
   reports: 1_000,
@@ -41,21 +39,21 @@ export const LIMIT = {
   events: 1_000,
   attempts: 100,
   workers: 200,
-  /** Attempts of a page of outputs. */
+  /** Attempts in a page of outputs. */
   outputs: 100,
   queues: 1_000,
   tokens: 1_000,
   jobs: 1_000,
 } as const;
 
-// What an error is on the wire. 4xx, 503 and 507: nothing was done. Any other 5xx: it may have been done, and
-// repeating it is safe (a submit with its key, a claim with its id, a report with its id).
+// Errors on the wire. 4xx, 503 and 507: nothing was done. Any other 5xx: it may have been done, and a repeat is safe (a
+// submit with its key, a claim with its id, a report with its id).
 
-/** The one shape of every error reply. */
+/** The body of every error reply. */
 export interface ErrorReply {
   readonly code: ErrorCode;
   readonly message: string;
-  /** The field at fault, where there is one. */
+  /** The invalid field, if there is one. */
   readonly path: string | null;
 }
 
@@ -90,17 +88,17 @@ export function statusOf(code: ErrorCode): number {
   return STATUS[code] ?? 500;
 }
 
-/** Statuses that say: not done, try again later. They carry `Retry-After`. */
+/** Statuses of calls that were not done and may be repeated later. They have `Retry-After`. */
 export function isLater(status: number): boolean {
   return status === 429 || status === 503 || status === 507;
 }
 
-/** The fields of the wire and no others, for the sender and for the receiver. */
+/** Only the fields of the wire, for the sender and for the receiver. */
 export function toWireUsage({ tokensIn, tokensOut, costUsd }: Usage): Usage {
   return { tokensIn, tokensOut, costUsd };
 }
 
-// A worker's figures as they travel: the wire has the names that operators of other systems know.
+// The health of a worker on the wire, with the field names that operators of other systems know.
 
 export interface WireHealth {
   readonly consecutive_failures: number;

@@ -1,5 +1,5 @@
-/** What passes between a server and its workers. Payloads, results and progress are JSON text within a JSON string here: so
- *  every byte of them survives, whatever language the worker is written in. */
+/** The schemas of the worker protocol. Payloads, results and progress are JSON text within a JSON string here, so that
+ *  every byte of them is kept, whatever language the worker is written in. */
 import { type Static, Type } from "typebox";
 import { FAILURE_KINDS } from "../core/decision/failure.ts";
 import { JOB_STATES } from "../core/job/job.ts";
@@ -34,9 +34,13 @@ export const HealthSchema = open({
 });
 
 export const SessionRequestSchema = closed({
-  name: Type.String({ minLength: 1, maxLength: 200, description: "Shown to people, such as the host and a number." }),
+  name: Type.String({
+    minLength: 1,
+    maxLength: 200,
+    description: "Shown to people, for example the host and a number.",
+  }),
   kinds: Type.Array(Name, { minItems: 1, maxItems: 1_000, description: "The kinds of jobs that it runs." }),
-  slots: Type.Integer({ minimum: 1, maximum: 100_000, description: "How many jobs it runs at a time." }),
+  slots: Type.Integer({ minimum: 1, maximum: 100_000, description: "How many jobs it runs concurrently." }),
   queues: Type.Optional(
     orNull(Type.Array(Name, { minItems: 1, maxItems: 1_000, description: "Default: all of them." })),
   ),
@@ -52,8 +56,7 @@ export const SessionRequestSchema = closed({
     orNull(
       Type.Record(Name, TaskDefaultsSchema, {
         maxProperties: 1_000,
-        description:
-          "The defaults of its tasks, by kind: a submit by name takes from them what it does not give. Up to 256 KiB.",
+        description: "The defaults of its tasks, by kind, for options that a submit by name leaves out. Up to 256 KiB.",
       }),
     ),
   ),
@@ -62,9 +65,9 @@ export type SessionRequestWire = Static<typeof SessionRequestSchema>;
 
 export const SessionOpened = closed({
   session: Type.String(),
-  key: Type.String({ description: "To be sent as Perdure-Session-Key with every call of this session." }),
-  leaseMs: Type.Integer({ description: "Renew well within this time, or the jobs are given to others." }),
-  claimsAtOnce: Type.Integer({ description: "Claims that are worth making at a time." }),
+  key: Type.String({ description: "Send it as Perdure-Session-Key with every call of this session." }),
+  leaseMs: Type.Integer({ description: "Renew well within this time, or other workers get the jobs." }),
+  claimsAtOnce: Type.Integer({ description: "The useful number of concurrent claims." }),
 });
 export type SessionOpened = Static<typeof SessionOpened>;
 
@@ -79,7 +82,7 @@ export const HeldSchema = open({
 export type HeldWire = Static<typeof HeldSchema>;
 
 export const RenewRequestSchema = open({
-  held: Type.Array(HeldSchema, { maxItems: LIMIT.held, description: "All attempts in its hands." }),
+  held: Type.Array(HeldSchema, { maxItems: LIMIT.held, description: "All attempts that it holds." }),
   health: Type.Optional(HealthSchema),
 });
 export type RenewRequestWire = Static<typeof RenewRequestSchema>;
@@ -87,18 +90,18 @@ export type RenewRequestWire = Static<typeof RenewRequestSchema>;
 const AttemptRef = closed({ jobId: JobId, attempt: AttemptNumber });
 
 export const RenewAnswerSchema = closed({
-  alive: Type.Boolean({ description: "False: the session is over; open a new one." }),
+  alive: Type.Boolean({ description: "False: the session has ended; open a new one." }),
   leaseMs: Type.Integer({ description: "The time left." }),
-  lost: Type.Array(AttemptRef, { description: "No longer its own: end these." }),
-  cancel: Type.Array(AttemptRef, { description: "A cancel is wanted for these." }),
-  drain: Type.Boolean({ description: "It is to finish what it has and leave." }),
+  lost: Type.Array(AttemptRef, { description: "Attempts that it no longer holds: end them." }),
+  cancel: Type.Array(AttemptRef, { description: "Attempts whose cancel was requested." }),
+  drain: Type.Boolean({ description: "The session is draining: finish the held attempts and claim no more." }),
   overspent: Type.Array(AttemptRef, {
-    description: "Their jobs have spent their budget of tokens or money: end these.",
+    description: "Attempts of jobs that have spent their budget of tokens or money: end them.",
   }),
   key: Type.Optional(
     Type.String({
       description:
-        "The secret of the servers was replaced: send this as Perdure-Session-Key from now on. The one before is accepted for a while.",
+        "The secret of the servers was replaced: send this as Perdure-Session-Key from now on. The previous key is accepted for a while.",
     }),
   ),
 });
@@ -113,7 +116,7 @@ export const ClaimRequestSchema = open({
   limit: Type.Integer({
     minimum: 1,
     maximum: 100_000,
-    description: `At most so many; no more than ${LIMIT.claim} come at a time.`,
+    description: `At most this many; a reply has no more than ${LIMIT.claim}.`,
   }),
   waitMs: Type.Optional(Wait),
   claimId: Type.Optional(
@@ -125,11 +128,15 @@ export const ClaimRequestSchema = open({
   ),
   last: Type.Optional(
     Type.Boolean({
-      description: "Nothing new is claimed under `claimId` from now on; the answer is what it got before. Never waits.",
+      description:
+        "The last call with this `claimId`: it returns what was claimed under it before, and claims nothing new. Never waits.",
     }),
   ),
   room: Type.Optional(
-    open(RESOURCES, "It takes no more than this. What the worker and its host have left is counted by the server."),
+    open(
+      RESOURCES,
+      "The most that the claimed jobs may need together. The server also counts what the worker and its host have left.",
+    ),
   ),
 });
 export type ClaimRequestWire = Static<typeof ClaimRequestSchema>;
@@ -148,9 +155,11 @@ export const ClaimedJobSchema = closed({
   maxAttempts: Type.Integer(),
   tags: Type.Array(Type.String()),
   previous: orNull(Type.String({ description: "How the attempt before this one failed, as JSON text." })),
-  needs: Type.Optional(closed(RESOURCES, "What it takes of its host while it runs.")),
+  needs: Type.Optional(closed(RESOURCES, "What it needs of its host while it runs.")),
   jobToken: Type.Optional(
-    Type.String({ description: "For commands: to submit children, read them and tell usage while this attempt runs." }),
+    Type.String({
+      description: "For commands: to submit and read children and to report usage while this attempt runs.",
+    }),
   ),
 });
 
@@ -184,7 +193,7 @@ const OutcomeSchema = Type.Union([
   }),
   open({ kind: words(["failed", "timeout"]), failure: FailureReport }),
   open({
-    kind: words(["waiting"], "Ended so that these children can be waited for; it runs again when all have ended."),
+    kind: words(["waiting"], "Ended to wait for these children; the job runs again when all have ended."),
     children: Type.Array(JobId, { maxItems: MAX_WAITS_FOR }),
   }),
   open({ kind: words(["interrupted", "released", "lost"], "Ended by its worker's shutdown; never started; lost.") }),
@@ -197,7 +206,7 @@ export const ReportSchema = open({
   reportId: Type.String({
     minLength: 1,
     maxLength: 100,
-    description: "Made once for this attempt; repeated, it gets the same answer.",
+    description: "Generated once for this attempt; a repeat gets the same answer.",
   }),
   outcome: OutcomeSchema,
   usage: Type.Optional(orNull(ReportedUsage)),
@@ -210,7 +219,7 @@ export const ReportAnswerSchema = Type.Object(
   { status: words(["accepted", "stale", "unknown_job", "refused"]) },
   {
     description:
-      "accepted: with repeated, state, reason, runAt; stale: the attempt was closed before, or is not this session's: nothing was changed; refused: with code and message.",
+      "accepted: with repeated, state, reason, runAt; stale: the attempt had ended, or is not held by this session; nothing was changed; refused: with code and message.",
   },
 );
 
@@ -224,7 +233,7 @@ export type NoticeWire = Static<typeof NoticeSchema>;
 export const LookRequestSchema = open({
   ids: Type.Optional(Type.Array(JobId, { maxItems: MAX_WAITS_FOR, description: "Default: all children of this job." })),
   cursor: Type.Optional(
-    Type.String({ minLength: 1, maxLength: 1_000, description: "`next` of the page before, where no ids are given." }),
+    Type.String({ minLength: 1, maxLength: 1_000, description: "`next` of the previous page, without `ids`." }),
   ),
 });
 

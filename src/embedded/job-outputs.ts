@@ -13,8 +13,6 @@ import type { Store } from "../store/store.ts";
 import type { AttemptDirectories, RunningAttempt } from "../worker/exec/exec-executor.ts";
 import type { OpenOptions } from "./options.ts";
 
-// What the attempts of a job left outside the database.
-
 export async function jobOutputs(blobs: Blobs, store: Pick<Store, "log">, jobId: string): Promise<JobOutputs> {
   return {
     attempts: await blobs.attempts(jobId),
@@ -32,7 +30,7 @@ export async function jobOutputs(blobs: Blobs, store: Pick<Store, "log">, jobId:
 const DEFAULT_NAME = "perdure.db";
 
 /** Beside the database: `artifacts` for `perdure.db`, `jobs.db-artifacts` for `jobs.db`. Databases may share one, as ids of
- *  jobs never come twice. That of a database in memory goes with it, and has a name that nobody can guess. */
+ *  jobs are unique. The directory of a database in memory is deleted with it, and has an unguessable name. */
 export function artifactsDir({ artifacts, url }: OpenOptions): { readonly dir: string; remove(): Promise<void> } {
   const isShort = artifacts === undefined && /^(sqlite:(\/\/)?)?:memory:$/.test(url ?? "");
   const dir = isShort ? join(tmpdir(), `perdure-${randomBytes(12).toString("hex")}`) : lastingDir(artifacts, url);
@@ -48,14 +46,14 @@ function lastingDir(artifacts: string | undefined, url: string | undefined): str
 }
 
 // Outputs of commands that run here, on a store that keeps files itself: an attempt writes into a directory of this
-// machine, and what it leaves is copied into the store before its end is reported. Its output is copied while it
-// runs, too, so that others can follow it. Files that only lie here, as of a program that keeps them in its
-// directory, can be read as well. Files of an attempt whose process was killed are copied by whoever settles the
-// attempt by its verdict or tidies up behind its job in the same directory; nothing is removed here before the store
-// has it. What it does not promise: that scratch files reach the store.
+// machine, and its files are copied into the store before its end is reported. Its output is also copied while it
+// runs, so that others can follow it. Files that exist only here, as of a program that keeps them in its
+// directory, can be read as well. Files of an attempt whose process was killed are copied by the process that settles
+// the attempt by its verdict, or that cleans up after its job in the same directory; nothing is removed here before the
+// store has it. Not promised: that scratch files reach the store.
 
 const FOLLOW_MS = 1_000;
-/** More than this of an earlier attempt is left where it is. */
+/** Larger outputs of an earlier attempt are not fetched. */
 const MAX_EARLIER_BYTES = 1_073_741_824;
 const STREAMS = ["stdout.log", "stderr.log"] as const;
 
@@ -63,23 +61,23 @@ interface CopiedOutputsOptions {
   readonly local: Blobs & LocalPlaces;
   readonly kept: Blobs;
   readonly clock: Clock;
-  /** For all files of an attempt together. */
+  /** The limit for all files of an attempt together. */
   readonly maxBytes: number;
 }
 
 interface CopiedOutputs extends Blobs, AttemptDirectories {
   tidy(jobId: string): Promise<void>;
   list: Blobs["list"];
-  /** Copies what the store lacks of an attempt that nobody here runs. Whether the store then has all of it. */
+  /** Copies the files that the store lacks of an attempt that does not run here; true if the store then has all of them. */
   keepAttempt(jobId: string, attempt: number): Promise<boolean>;
 }
 
 export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
   const { local, kept } = options;
   const copies = new Map<string, AttemptCopy>();
-  /** Attempts of which the store is known to have all but scratch files. */
+  /** Attempts whose files, except scratch files, are all known to be in the store. */
   const whole = new Set<string>();
-  /** Jobs whose scratch files stay. */
+  /** Jobs whose scratch files are kept. */
   const keeping = new Set<string>();
   const nameOf = (jobId: string, attempt: number) => `${jobId}.${attempt}`;
   const copyOf = ({ job }: RunningAttempt) => copies.get(nameOf(job.id, job.attempt));
@@ -137,7 +135,7 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
 
     keepAttempt,
 
-    /** All of it goes only where this process has seen all of it reach the store: of others it is not known what they keep. */
+    /** Removes everything only where this process has copied all of it to the store; it does not know what others keep. */
     async tidy(jobId) {
       const attempts = await local.attempts(jobId);
       const isWhole = attempts.every((attempt) => whole.has(nameOf(jobId, attempt)));
@@ -160,7 +158,7 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
     return !copies.has(name) && (await copyMissing(options, jobId, attempt)); // one that runs is copied at its end
   }
 
-  /** Brings what the attempt before left elsewhere into the directory beside this one's. */
+  /** Fetches the files of the previous attempt, which ran elsewhere, into the directory beside this one's. */
   async function previousOf({ job, log }: RunningAttempt, dir: string): Promise<string | null> {
     try {
       const before = (await kept.attempts(job.id)).filter((attempt) => attempt < job.attempt).at(-1);
@@ -182,11 +180,11 @@ export function copiedOutputs(options: CopiedOutputsOptions): CopiedOutputs {
   }
 }
 
-/** What one attempt leaves, on its way from the directory into the store. */
+/** Copies the files of one attempt from its directory into the store. */
 class AttemptCopy {
   readonly #options: CopiedOutputsOptions;
   readonly #running: RunningAttempt;
-  /** How much of each stream is kept. */
+  /** How much of each stream the store has. */
   readonly #sizes = new Map<string, number>();
   #hasEnded = false;
   #isWhole = true;
@@ -206,7 +204,7 @@ class AttemptCopy {
     });
   }
 
-  /** Whether all of it is kept. */
+  /** Whether the store has all of it. */
   async finish(): Promise<boolean> {
     this.#hasEnded = true;
     this.#cancelTimer();
@@ -222,7 +220,7 @@ class AttemptCopy {
     return this.#isWhole;
   }
 
-  /** What cannot be copied now is copied a second later, or at the end. */
+  /** A file that cannot be copied now is copied a second later, or at the end. */
   async #copyNew(): Promise<void> {
     for (const name of STREAMS) await this.#copy(name).catch(() => {});
   }
@@ -243,8 +241,8 @@ class AttemptCopy {
   }
 }
 
-/** Puts a file into the store in one step: one that is found there is complete. The verdict goes last, so that a lost attempt
- *  which is settled by it has its artifacts. */
+/** Stores a file in one step: a file in the store is complete. The verdict comes last, so that a lost attempt that is settled by
+ *  it has its artifacts. */
 async function copyWhole(
   { local, kept, maxBytes }: CopiedOutputsOptions,
   jobId: string,
@@ -257,8 +255,8 @@ async function copyWhole(
   await kept.write(jobId, attempt, name, 0, source, { maxBytes, upload: process.pid, last: true });
 }
 
-/** Whether the store has all of it in the end. What lies here may also be less than the store has, as of a fetch that broke off:
- *  nothing there is replaced, but for output that is longer here. */
+/** Whether the store has the complete file at the end. The file here may be shorter than that of the store, as after an
+ *  interrupted fetch: nothing in the store is replaced, except output that is longer here. */
 async function copyMissing(options: CopiedOutputsOptions, jobId: string, attempt: number): Promise<boolean> {
   const { local, kept, maxBytes } = options;
   const { files, more } = await local.list(jobId, attempt);
@@ -271,7 +269,7 @@ async function copyMissing(options: CopiedOutputsOptions, jobId: string, attempt
     const length = await sizeOf(await local.get(jobId, attempt, name));
     const source = length === 0 ? null : await local.get(jobId, attempt, name);
     if (source !== null) await kept.write(jobId, attempt, name, 0, source, { maxBytes, length }).catch(lack);
-    source?.destroy(); // it is not read where the store has as much
+    source?.destroy(); // it is not read where the store has as many bytes
   }
   for (const { name } of files) {
     if (!there.has(name)) await copyWhole(options, jobId, attempt, `artifacts/${name}`).catch(lack);

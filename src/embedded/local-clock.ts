@@ -6,19 +6,19 @@ import type { Clock } from "../lib/clock.ts";
 import { CLOCK_STEP_MS, continued, type WallMark } from "../store/clock-mark.ts";
 import type { Beat, BeatAnswer, BeatTime, Store } from "../store/store.ts";
 
-// Names this boot of the machine, where it can be named: on Linux. Within one boot the kernel's monotonic clock is
-// the same for all processes, also for those that start later, unless they live in a time namespace of their own.
+// Identifies this boot of the machine (Linux only). Within one boot all processes share the kernel's monotonic clock,
+// also those that start later, unless they have a time namespace of their own.
 
 export interface MachineBoot {
   readonly name: string;
-  /** Added to the monotonic time of a process, it is that of the boot. */
+  /** Added to the monotonic time of a process, this gives that of the boot. */
   readonly originMs: number;
 }
 
 const CLOSE_MS = 1;
 const MAX_TRIES = 10;
 
-/** Null where it is not known; then what two processes count cannot be compared. */
+/** Null where it is unknown; then the clocks of two processes cannot be compared. */
 export function thisBoot(clock: Pick<Clock, "monotonic">): MachineBoot | null {
   try {
     const boot = readFileSync("/proc/sys/kernel/random/boot_id", "utf8").trim();
@@ -28,7 +28,7 @@ export function thisBoot(clock: Pick<Clock, "monotonic">): MachineBoot | null {
   }
 }
 
-/** Read again if the process stood still between the two clocks: it would be behind the others by as much for good. */
+/** Read again if the process was stopped between the two reads: otherwise it would stay behind the others by that time. */
 function originOf(clock: Pick<Clock, "monotonic">): number {
   for (let tries = 1; ; tries++) {
     const before = clock.monotonic();
@@ -56,7 +56,7 @@ function timeNamespace(): string {
 
 export interface LocalClock {
   readonly clock: Clock;
-  /** A beat that leaves a mark of this clock, and takes over how far the line has come elsewhere. */
+  /** Stores a mark of this clock, and catches up with those of other processes. */
   beat(beat: Beat): Promise<BeatAnswer>;
 }
 

@@ -13,7 +13,7 @@ import type { AttemptDirectories } from "../worker/exec/exec-executor.ts";
 
 // A worker's link to an engine in its own process.
 
-/** Commands get no access: without a server there is nobody who would hold them to their own children. */
+/** Commands get no access to the engine: without a server nothing would restrict them to their own children. */
 export function localLink(engine: Engine): EngineLink {
   return {
     family: {
@@ -38,7 +38,7 @@ interface WaitingReport {
   readonly reject: (error: unknown) => void;
 }
 
-/** Handlers that end in the same turn of the event loop are reported in one call: it costs little more than one. */
+/** Handlers that end in the same turn of the event loop are reported in one call, which costs little more than one report. */
 function reportTogether(engine: Engine): EngineLink["report"] {
   let waiting: WaitingReport[] = [];
 
@@ -67,7 +67,7 @@ export interface LocalWorkerParts {
   readonly log: Log;
   /** Without directories for attempts it runs no commands. */
   readonly blobs: Blobs & Partial<AttemptDirectories>;
-  /** The workers to be stopped with the engine. */
+  /** The workers that are stopped with the engine. */
   readonly running: Set<{ stop(graceMs: number): Promise<void> }>;
 }
 
@@ -86,7 +86,7 @@ export async function startWorker(
     tasks,
     options,
   });
-  running.add(worker); // before it starts: a close that comes meanwhile stops it
+  running.add(worker); // before it starts, so that a concurrent close stops it
   await worker.start();
   return worker.handle(() => running.delete(worker));
 }

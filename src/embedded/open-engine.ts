@@ -1,4 +1,4 @@
-/** Opens a store and puts an engine on it: what the embedded library and a server have in common. */
+/** Opens a store and creates its engine, for the embedded library and for a server. */
 import { randomBytes, randomFillSync } from "node:crypto";
 import { hostname } from "node:os";
 import { Engine } from "../engine/engine.ts";
@@ -14,15 +14,15 @@ import { hasEnded, isOfThisBoot, processName } from "../worker/process-proof.ts"
 import { localClock, type MachineBoot, thisBoot, wallMark } from "./local-clock.ts";
 import { storeClock } from "./store-clock.ts";
 
-/** Outside the options: what tests replace. */
+/** What tests replace, beside the options. */
 export interface HostEnvironment {
   readonly clock: Clock;
   readonly random: () => number;
-  /** What the monotonic clock of this process counts from; left out where nobody else counts from it. */
+  /** The origin of this process's monotonic clock; left out where no other process shares it. */
   readonly boot?: MachineBoot | null;
-  /** Sees every call of the store. */
+  /** Wraps every call of the store. */
   readonly wrapStore?: (store: Store) => Store;
-  /** Sees every call by which the engine itself deletes and lists files of attempts. */
+  /** Wraps the calls by which the engine itself deletes and lists files of attempts. */
   readonly wrapOutputs?: (outputs: Blobs) => Blobs;
 }
 
@@ -32,7 +32,7 @@ export interface EngineSetup<Outputs extends Blobs = Blobs>
   readonly schema: string | undefined;
   readonly connections: number | undefined;
   readonly log: Log;
-  /** Where attempts leave their files, once the store is there to ask. */
+  /** Where attempts leave their files; called when the store is open. */
   readonly outputs: (store: Store) => Outputs | Promise<Outputs>;
 }
 
@@ -44,7 +44,7 @@ export interface OpenedEngine<Outputs extends Blobs = Blobs> {
   close(): Promise<void>;
 }
 
-/** A round that waits for a silent server ends when the store does. */
+/** A background round that waits for a silent server ends when the store is closed. */
 const STOP_WAIT_MS = 5_000;
 
 export async function openEngine<Outputs extends Blobs>(
@@ -92,12 +92,12 @@ export async function openEngine<Outputs extends Blobs>(
   }
 }
 
-/** What a process goes by, with a clock of this machine. */
+/** The environment of a process, with a clock of this machine. */
 export function hostEnvironmentOf(clock: Clock): HostEnvironment {
   return { clock, random: Math.random, boot: thisBoot(clock) };
 }
 
-/** The clock that all who use the store share: its own, or the line that they keep together. */
+/** The clock that all users of the store share: the store's own, or the time line that they keep together. */
 async function sharedClock(
   base: Clock,
   store: Store,

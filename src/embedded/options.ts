@@ -1,5 +1,5 @@
-/** The options of an engine in this process, checked: a misspelt one is an error with the nearest known name, never
- *  ignored. Also the default name of who acts: the user of this machine. */
+/** The options of an engine in this process and their checks: a misspelled one is an error with the nearest known name, never
+ *  ignored. Also the default name in events: the user of this machine. */
 
 import { userInfo } from "node:os";
 import { asInteger, asObject, asText, checkKeys, checkOptions } from "../core/check.ts";
@@ -11,9 +11,6 @@ import { type DialectSettingsInput, withDialectDefaults } from "../dialects/sett
 import type { Retention } from "../engine/limits.ts";
 import { storable } from "../lib/text.ts";
 
-// The options of an engine in this process, checked: a misspelt one is an error with the nearest known name, never
-// ignored. Those that a server has too are checked in `core/api.ts`.
-
 /** How an engine, or a server, is opened.
  *  @example
  *  const options: OpenOptions = { url: "data/jobs.db", namespace: "shop", retention: { succeeded: "7d" } };
@@ -22,25 +19,25 @@ export interface OpenOptions {
   /** A file, `sqlite:FILE`, `:memory:`, `postgres://user:password@host:port/database`, or the address of a server,
    *  `https://host` or `http://host:port`. Default: the file `.perdure/perdure.db` in the working directory. */
   url?: string;
-  /** Of a server; default: PERDURE_TOKEN of the environment. A database needs none. */
+  /** A token of the server; default: PERDURE_TOKEN in the environment. A database needs none. */
   token?: string;
-  /** PostgreSQL: the schema that holds the tables; it is made if it is not there. Default: `perdure`. */
+  /** PostgreSQL: the schema of the tables; created if it does not exist. Default: `perdure`. */
   schema?: string;
-  /** PostgreSQL: connections of the pool; two more are used for renewals and for listening. Default: 8. */
+  /** PostgreSQL: connections of the pool; two more serve renewals and notifications. Default: 8. */
   connections?: number;
   namespace?: string;
   /** Where commands leave their logs and files. Default: `artifacts` beside the database file; with PostgreSQL,
    *  `.perdure/artifacts` in the working directory. */
   artifacts?: string;
-  /** How long a worker may be silent before its jobs are given to others. */
+  /** How long a worker may be silent before its attempts are lost and other workers get the jobs. */
   lease?: Duration;
-  /** How long ended jobs are kept; false keeps them for ever. */
+  /** How long ended jobs are kept; false keeps them forever. */
   retention?: { succeeded?: Duration | false; failed?: Duration | false; cancelled?: Duration | false };
-  /** How long a submit key keeps its meaning after its job has ended. */
+  /** How long a submit key stays in use after its job has ended. */
   keyWindow?: Duration;
-  /** For files of other systems: what holds where they say nothing. */
+  /** Defaults for files of other systems, where a file does not give a value. */
   dialects?: DialectSettingsInput;
-  /** Who acts through it, for the events of what is done: cancelled, redriven, paused, pruned and so on. Default: `user:NAME`,
+  /** Named in the events of commands that are given through it: cancel, redrive, pause, prune and so on. Default: `user:NAME`,
    *  the user of this machine. A server names the token. */
   by?: string;
   /** Warnings and errors of the engine; the default writes errors to stderr. */
@@ -111,13 +108,13 @@ export function checkClient(client: unknown, path: string): TransactionClient | 
   throw new ConfigError({ path, given: client, allowed: CLIENT });
 }
 
-/** One transaction serves the whole list. */
+/** One transaction for the whole list. */
 export function checkSubmitMany(options: { readonly client?: TransactionClient }): TransactionClient | undefined {
   checkOptions(options, ["client"], "submitMany");
   return checkClient(options.client, "submitMany.client");
 }
 
-/** Of an entry of a list. */
+/** For an entry of a list. */
 export function refuseClient(entry: SubmitEntry): void {
   const { client } = (entry?.options ?? {}) as SubmitOptions;
   if (client === undefined) return;
@@ -126,7 +123,7 @@ export function refuseClient(entry: SubmitEntry): void {
   throw new ConfigError({ path: "submitMany.options.client", given: "a client", problem, fix });
 }
 
-// Who runs this program, for the events of what is done through it: the user of this machine.
+// The user of this machine, for events.
 
 export function thisUser(): string {
   return storable(`user:${nameOrId()}`, MAX_NAME);

@@ -1,14 +1,14 @@
-/** One clock for all who share a store with a clock of its own. Hosts disagree about the time, and a lease that one of them
- *  wrote must not end early for another: everybody goes by the store's. It is asked now and then; in between
- *  our monotonic clock counts, so that a jump of this machine's wall clock means nothing. What it does not do: order two
- *  events closer to each other than a round trip to the store. */
+/** The clock of a store that has its own (PostgreSQL), for all processes that share it. Hosts disagree about the time, and a
+ *  lease that one of them wrote must not end early for another. The store's time is read now and then; in between the monotonic
+ *  clock of this process counts, so that a jump of the wall clock has no effect. It does not order two events that are closer
+ *  to each other than a round trip to the store. */
 import type { Clock } from "../lib/clock.ts";
 import type { Store } from "../store/store.ts";
 
 const ASK_EVERY_MS = 5_000;
-/** Clocks drift: what was measured long ago is trusted less, by so much a millisecond. */
+/** Clocks drift: the uncertainty of a measurement grows by this for each millisecond. */
 const DRIFT = 0.0005;
-/** Smaller steps back are stood out; a larger one is a jump of the server's clock, and is told as it is. */
+/** After a smaller step back the clock stands still; a larger one is a jump of the server's clock, and is followed. */
 const STAND_STILL_MS = 1_000;
 
 export interface StoreClock {
@@ -16,7 +16,7 @@ export interface StoreClock {
   stop(): void;
 }
 
-/** `failed` is called when the store could not be asked; it is asked again all the same. */
+/** `failed` is called when the store's time could not be read; the next read follows as usual. */
 export async function storeClock(base: Clock, store: Store, failed: (error: unknown) => void): Promise<StoreClock> {
   const { serverTime } = store;
   if (serverTime === undefined) return { clock: base, stop: () => {} };
@@ -34,7 +34,7 @@ export async function storeClock(base: Clock, store: Store, failed: (error: unkn
     const half = (after - before) / 2;
     const found = told - (before + half);
     const grown = doubt + (after - askedAt) * DRIFT;
-    // A slow answer says little: it counts only if it cannot be explained by what is known.
+    // A slow answer is imprecise: it counts only if it contradicts the present estimate.
     if (half <= grown || Math.abs(found - offset) > half + grown) {
       offset = found;
       doubt = half;
@@ -58,7 +58,7 @@ export async function storeClock(base: Clock, store: Store, failed: (error: unkn
     );
   }
 
-  // The first answer pays for the connection, and would tell the end of that as its middle.
+  // The first answer includes the time to connect, which would shift the estimate.
   await serverTime();
   for (let i = 0; i < 3; i++) await ask();
   askLater();

@@ -1,4 +1,4 @@
-/** The head of a request: what the two transports, a fetch and Node's own client, send alike. */
+/** The head of a request, the same for both transports: a fetch and Node's own client. */
 import { pathOf, ROUTES, type RouteName } from "../contract/routes.ts";
 import { HEADER } from "../contract/wire.ts";
 import { ConfigError } from "../core/errors.ts";
@@ -15,9 +15,9 @@ export interface WireCall {
 }
 
 export interface WireCaller {
-  /** Empty: none is sent. */
+  /** Empty: no token is sent. */
   readonly token: string;
-  /** Which one a token for all namespaces means; null: the token's. */
+  /** The namespace, for a token of all namespaces; null: the token's own. */
   readonly namespace: string | null;
 }
 
@@ -32,7 +32,7 @@ export function requestHead(name: RouteName, call: WireCall, { token, namespace 
   const headers: Record<string, string> = { accept: "application/json" };
   if (token !== "") headers.authorization = `Bearer ${token}`;
   if (namespace !== null) headers[HEADER.namespace] = namespace;
-  // Only with a body: a server refuses an empty one that claims to be JSON.
+  // Only with a body: a server refuses an empty body of type JSON.
   if (call.body !== undefined) {
     headers["content-type"] = typeof call.body === "string" ? "application/json" : "application/octet-stream";
   }
@@ -51,7 +51,7 @@ function pathWithQuery(name: RouteName, { params = {}, rest = "", query }: WireC
   return search === "" ? path : `${path}?${search}`;
 }
 
-/** In an address these mean "here" and "one up", however they are written: the call would go to another route. */
+/** In a URL these parts mean "here" and "one up", also when they are encoded: the call would reach another route. */
 function refuseDots(part: string, path: string): void {
   if (part !== "." && part !== "..") return;
   throw new ConfigError({ path, given: part, allowed: "a name other than . and .." });

@@ -1,16 +1,16 @@
-/** A call to a server that did not succeed: what the server replied, or that no whole reply came. The same errors for the
- *  SDK and for workers; whether and when a call is made again is in `repeat.ts`. */
+/** Errors of failed calls to a server: an error reply, or no complete reply. The same for the SDK and for workers;
+ *  whether and when a call is repeated is in `repeat.ts`. */
 import { type ErrorReply, isLater } from "../contract/wire.ts";
 import { type ErrorCode, PerdureError } from "../core/errors.ts";
 
 interface WireFacts {
-  /** Of the reply; null without one. */
+  /** Status of the reply; null without one. */
   readonly status?: number | null;
-  /** How long the server asked to wait. */
+  /** How long the server requests to wait. */
   readonly retryAfterMs?: number | null;
-  /** The request may have reached the server, and been carried out. */
+  /** The request may have reached the server and been executed. */
   readonly mayBeDone?: boolean;
-  /** The address itself is at fault: another program answers there, or its certificate is not trusted. */
+  /** The address is wrong: another program answers there, or its certificate is not trusted. */
   readonly isWrongAddress?: boolean;
   readonly path?: string | null;
   readonly cause?: unknown;
@@ -31,14 +31,14 @@ export class WireError extends PerdureError {
   }
 }
 
-/** Where a call went, for messages. */
+/** The server of a call, for messages. */
 export interface WireTarget {
   readonly server: string;
-  /** The message says that the call may have been done: for callers who do not repeat it by themselves. */
+  /** The message adds that the call may have been done: for callers that do not repeat it themselves. */
   readonly isDoubtful?: boolean;
 }
 
-/** No reply came, or not all of it. `isSent`: the request may have reached the server. */
+/** No reply, or an incomplete one. `isSent`: the request may have reached the server. */
 export function unreachable({ server, isDoubtful }: WireTarget, thrown: unknown, isSent = true): WireError {
   const { code, cause } = (thrown ?? {}) as { code?: unknown; cause?: { code?: unknown } };
   const isWrongAddress = WRONG.test(String(code ?? cause?.code ?? ""));
@@ -51,11 +51,11 @@ export function unreachable({ server, isDoubtful }: WireTarget, thrown: unknown,
   );
 }
 
-/** Of TLS, and of something that does not speak HTTP. */
+/** Errors of TLS, and of servers that do not use HTTP. */
 const WRONG = /CERT|ISSUER|SIGNATURE|ALTNAME|^ERR_(TLS|SSL)|^EPROTO$|^HPE_/;
 
-/** What a fetch or a socket threw, as text: the reason lies in its cause, or in its code where a name has several
- *  addresses, whose common error has no message. */
+/** What a fetch or a socket threw, as text. The reason is in its cause, or in its code where a name has several
+ *  addresses: their common error has no message. */
 export function wordsOf(thrown: unknown): string {
   if (typeof thrown === "string") return thrown;
   const { message, code, cause } = (thrown ?? {}) as { message?: unknown; code?: unknown; cause?: unknown };
@@ -66,7 +66,7 @@ export function wordsOf(thrown: unknown): string {
   return String(thrown);
 }
 
-/** The request cannot be sent as it is: a token that no header can hold. */
+/** The request cannot be sent: no header can hold its token. */
 export function notSent(error: unknown): WireError {
   return new WireError("unauthorized", `the request cannot be sent: ${(error as Error).message}`, { cause: error });
 }
@@ -75,13 +75,13 @@ export function tooLarge(server: string, limit: number): WireError {
   return new WireError("body_too_large", `the reply of ${server} is over ${limit} bytes`, { mayBeDone: true });
 }
 
-/** Something answers there that is not a Perdure server: calling it again does not help. */
+/** Another program answers at this address: a repeat does not help. */
 export function notOurs(server: string, what: string, status: number | null = null): WireError {
   const message = `${server} answered with ${what}, which is not a reply of a Perdure server; is the address right?`;
   return new WireError("not_found", message, { status, mayBeDone: true, isWrongAddress: true });
 }
 
-/** The value of a success; undefined where it has none. */
+/** The value of a successful reply; undefined for an empty one. */
 export function parseReply<T>(server: string, contentType: string | null | undefined, text: string): T {
   if (text === "") return undefined as T;
   try {
@@ -92,7 +92,7 @@ export function parseReply<T>(server: string, contentType: string | null | undef
   }
 }
 
-/** A reply that is not a success. */
+/** An error reply. */
 export function refusal(
   target: WireTarget,
   status: number,
@@ -103,7 +103,7 @@ export function refusal(
   const retryAfterMs = inMs(retryAfter);
   const reply = errorReply(text);
   if (reply === null) {
-    // A proxy answers for the server, or another program does.
+    // The reply is from a proxy, or from another program.
     const what = `status ${status}`;
     if (status >= 500) return withFacts(unreachable(target, `${what}, without a reason`), { status, retryAfterMs });
     const code = status < 400 || status === 404 || status === 405 ? null : (OF_PROXIES[status] ?? "invalid_request");
@@ -112,12 +112,12 @@ export function refusal(
   }
   // 4xx, 503 and 507 mean that nothing was done.
   const facts = { status, retryAfterMs, mayBeDone: status >= 500 && !isLater(status), path: reply.path };
-  // A server that stops is back soon, or another one is: to others it is just away.
+  // A server that is stopping is treated as unreachable: it, or another one, is back soon.
   if (reply.code === "closed") return new WireError("server_unreachable", `the server at ${server} is stopping`, facts);
   return new WireError(reply.code, reply.message, facts);
 }
 
-/** Statuses that a proxy before the server may answer with. */
+/** Statuses that a proxy in front of the server may send. */
 const OF_PROXIES: Readonly<Record<number, ErrorCode>> = {
   401: "unauthorized",
   403: "forbidden",
@@ -131,7 +131,7 @@ function withFacts(error: WireError, facts: WireFacts): WireError {
   return new WireError(error.code, error.message, { mayBeDone: error.mayBeDone, ...facts });
 }
 
-/** The code may be one of a newer server: then the status says what to do. */
+/** The code may be one of a newer server: then the status decides. */
 function errorReply(text: string): ErrorReply | null {
   try {
     const { code, message, path } = (JSON.parse(text) ?? {}) as Partial<ErrorReply>;
@@ -142,7 +142,7 @@ function errorReply(text: string): ErrorReply | null {
   }
 }
 
-/** In seconds, as our server sends it; a date is not read. */
+/** In seconds, as our server sends it; dates are not supported. */
 function inMs(header: string | null | undefined): number | null {
   const seconds = Number(header ?? Number.NaN);
   return Number.isFinite(seconds) && seconds >= 0 ? seconds * 1_000 : null;
