@@ -1,6 +1,6 @@
-/** The commands that lists are made of. Each has a seed of its own and draws from it what it does, given what happened so
- *  far; so any command can be taken out of a list and the rest still means something. A command gives calls, each made
- *  on both stores, and may look at the answer they agreed on. */
+/** The commands that lists consist of. Each draws its actions from a separate seed, given what happened so far; so any
+ *  command can be removed from a list and the others remain meaningful. A command makes calls, each on both stores, and
+ *  may use the answer they agreed on. */
 import type { Command } from "../../src/core/job/command.ts";
 import type { NewSession, Report } from "../../src/core/worker-protocol.ts";
 import {
@@ -126,7 +126,7 @@ const settle: Run = (world, dice, both) => {
   );
 };
 
-/** What an engine does each second, now and then by an engine that remembers wrongly who is late. */
+/** What an engine does each second, sometimes with wrong knowledge of who is late. */
 const sweep: Run = async (world, dice, both) => {
   const query = { now: world.now, limit: 1_000 };
   const found = await both("expired", query, async (store) => byId(await store.expired(query)));
@@ -136,7 +136,7 @@ const sweep: Run = async (world, dice, both) => {
   await settleAll(world, reports, both);
 };
 
-/** The process of a session that holds something is gone, and another takes its place. */
+/** The process of a session with jobs has exited, and another replaces it. */
 const crash: Run = async (world, dice, both) => {
   const id = world.anyHeld(dice)?.session;
   const old = world.sessions.find((session) => session.id === id);
@@ -161,7 +161,7 @@ const amend: Run = (world, dice, both) => {
   return both("amend", commands, (store) => store.amend(commands, world.now, decideCommandAt(world.now)));
 };
 
-/** What an engine does for blocked jobs, and now and then one that remembers wrongly. */
+/** What an engine does for blocked jobs, sometimes with wrong knowledge. */
 const unblock: Run = async (world, dice, both) => {
   const query = { parents: dice.chance(0.5) ? null : dice.some(world.ids.slice(-9)), limit: 1_000 };
   const found = await both("unblockable", query, async (store) => byId((await store.children.unblockable(query)).jobs));
@@ -174,7 +174,7 @@ const unblock: Run = async (world, dice, both) => {
   return both("amend", commands, (store) => store.amend(commands, world.now, decideCommandAt(world.now)));
 };
 
-/** Passes cancels on to children, or only says so. */
+/** Passes cancels on to children, or only reports to have done so. */
 const cascade: Run = async (world, dice, both) => {
   const found = await both("cascades", null, async (store) => (await store.children.cascades(1_000)).sort());
   for (const parentId of found) {
@@ -222,7 +222,7 @@ const prune: Run = (world, dice, both) => {
     now: world.now,
     endedBefore: { succeeded: before(), failed: before(), ...(dice.chance(0.5) ? { cancelled: before() } : {}) },
     keyWindowMs: dice.pick([1, 5_000, 600_000, 600_000]),
-    // Few jobs at a time, or everything: how many of the other rows go at a time is each store's own affair.
+    // Few jobs at a time, or all: how many other rows are deleted at a time may differ between stores.
     sessionsEndedBefore: all ? before() : 0,
     limit: all ? 1_000 : 1 + dice.below(3),
   };
@@ -277,14 +277,14 @@ const COMMANDS = {
   look,
 };
 
-/** How often each comes up, against the others. */
+/** Relative frequency of each command. */
 const SHARES: Readonly<Record<keyof typeof COMMANDS, number>> = {
   ...{ insert: 13, open: 4, close: 2, crash: 4, claim: 17, renew: 6, settle: 18, sweep: 5, amend: 7 },
   ...{ unblock: 4, cascade: 2, usage: 2, pause: 2, beat: 4, tick: 10, prune: 3, find: 3, look: 2 },
 };
 const DRAWN = Object.entries(SHARES).flatMap(([name, share]) => new Array(share).fill(name) as Step["name"][]);
 
-/** The list of a seed: 30 to 60 commands, after a few that give the others something to work with. */
+/** The list of a seed: 30 to 60 commands, after a few that create jobs for the others. */
 export function listOf(seed: number): Step[] {
   const dice = new Dice(seed);
   const names: Step["name"][] = ["open", "insert", "open", "insert"];

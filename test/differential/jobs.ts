@@ -1,9 +1,9 @@
-/** What the lists of commands are about: jobs, sessions, outcomes, commands and filters, drawn from small pools so that
- *  they meet each other often.
+/** The data of the command lists: jobs, sessions, outcomes, commands and filters, drawn from small pools so that they
+ *  often collide.
  *
- *  Two things are left open by the port and therefore kept out. A session has at most nine light lanes and eight heavy
- *  ones, so that a claim sees all of them at once. Jobs that can become suspects (lost quickly again and again) wait in one lane only: which of several
- *  lanes' suspects is tried first is each store's own affair. */
+ *  Two things are not specified by the port and therefore excluded. A session has at most nine light lanes and eight
+ *  heavy ones, so that a claim sees all of them at once. Jobs that can become suspects (lost quickly several times)
+ *  wait in a single lane: the order in which suspects of several lanes are tried may differ between stores. */
 import { failure } from "../../src/core/decision/failure.ts";
 import type { Resources } from "../../src/core/input/resources.ts";
 import { JOB_STATES } from "../../src/core/job/job.ts";
@@ -28,13 +28,13 @@ const KINDS = ["work", "mail"] as const;
 const SUSPECT = "suspect";
 const HEAVY = [{ "resource/cpu": "500" }, { "resource/cpu": "1000", "resource/memory": "200" }] as const;
 const LABELS = [{}, {}, {}, { gpu: "yes" }, ...HEAVY] as const;
-/** What sessions have: nothing to give, a little, or enough for two of each. */
+/** Capacities of sessions: none, a little, or enough for two of each. */
 const ROOMS = [{}, { "resource/cpu": "700" }, { "resource/cpu": "2000", "resource/memory": "500" }] as const;
 const TAGS = ["red", "größe", "a b", ""] as const;
 const KEYS = ["k1", "k2", "k3", "K1", "clé"] as const;
 
 function rule(matches: RuleInput["if"], verdict: RuleInput["then"], parts: Partial<RuleInput> = {}): RuleInput {
-  // biome-ignore lint/suspicious/noThenProperty: a rule reads "if … then …", and is never awaited
+  // biome-ignore lint/suspicious/noThenProperty: a rule has the form "if … then …", and is never awaited
   return { if: matches, then: verdict, ...parts };
 }
 
@@ -65,7 +65,7 @@ const SUSPECT_POLICIES: readonly [PolicyInput, ...PolicyInput[]] = [
   { maxAttempts: 2, workerLost: { maxRetries: 4, backoff: { type: "none" }, poison: { losses: 2, within: "5s" } } },
 ];
 
-/** `parents`: jobs whose child it may be. */
+/** `parents`: jobs that may become its parent. */
 export function drawJob(dice: Dice, now: number, parents: readonly string[]): NewJob {
   const suspect = dice.chance(0.2);
   const key = dice.chance(0.35) ? dice.pick(KEYS) : null;

@@ -1,8 +1,8 @@
-/** A store on SQLite and one on PostgreSQL, side by side: every call is made on both and must have the same answer, and at
- *  the end everything that can be read of them must be the same. Sequence numbers and the texts of cursors may differ.
+/** A store on SQLite and one on PostgreSQL, side by side: every call is made on both and must have the same answer, and
+ *  at the end everything readable must be equal. Sequence numbers and the texts of cursors may differ.
  *
- *  The PostgreSQL side is emptied between lists and kept, because a new schema costs as much as a whole list; what it
- *  remembers of lanes and policies stays true. */
+ *  The PostgreSQL side is emptied between lists and reused, because a new schema costs as much as a whole list; its
+ *  cache of lanes and policies stays valid. */
 import { isDeepStrictEqual } from "node:util";
 import { Client } from "pg";
 import type { PerdureEvent } from "../../src/core/job/event.ts";
@@ -25,7 +25,7 @@ const TABLES = [
 const FEED_TRIES = 10;
 
 export class Difference extends Error {
-  /** Everything that was asked up to here, the last one being the difference. */
+  /** All calls so far; the last one shows the difference. */
   readonly calls: readonly string[];
 
   constructor(calls: readonly string[], sqlite: unknown, postgres: unknown) {
@@ -50,11 +50,11 @@ export class Pair {
   static async open(): Promise<Pair> {
     const schema = newSchema("differential");
     const url = new URL(schema.url);
-    // Nothing here is about power cuts.
+    // Power cuts are not tested here.
     url.searchParams.set("options", "-c synchronous_commit=off");
     let ahead = 0;
-    // A claim looks at whole lanes only once a second, and may until then miss a job that was given back. Here a long
-    // time lies between commands.
+    // A claim scans whole lanes only once a second, and may miss a released job until then. Here a long time lies
+    // between commands.
     const clock = { ...systemClock, monotonic: () => systemClock.monotonic() + ahead };
     const random = Math.random;
     const postgres = await openPostgres({ url: url.href, random, clock, newSecret, connections: 4 });
@@ -103,7 +103,7 @@ export class Pair {
 
 async function compareAll(world: World, both: Both, eventCount: number): Promise<void> {
   const jobs = await both("all jobs", null, allJobs);
-  // The others have only their first event, which is compared below.
+  // Other jobs only have their first event, which is compared below.
   const ids = jobs.filter((job) => job.revision > 1).map((job) => job.id);
   await both("histories", null, (store) =>
     Promise.all(
@@ -123,11 +123,11 @@ async function compareAll(world: World, both: Both, eventCount: number): Promise
   await both("sessions", null, async (store) => byName(await store.sessions.list()));
   await both("events", null, async (store) => {
     let events: PerdureEvent[] = [];
-    // A transaction that somebody else on the server keeps open may delay the feed.
+    // A transaction open elsewhere on the server may delay the feed.
     for (let tries = 0; tries < FEED_TRIES && events.length < eventCount; tries++) {
       events = (await store.events.page({ after: 0, limit: 100_000 })).events;
     }
-    // Those of one call may come in any order.
+    // Events of one call may come in any order.
     return events.map((event) => show(withoutSeq(event))).sort();
   });
 }
@@ -152,12 +152,12 @@ function isFailed(answer: unknown): answer is Failed {
   return typeof answer === "object" && answer !== null && "failed" in answer && "message" in answer;
 }
 
-/** As data, without what is missing or only computed when asked for. */
+/** As data, without missing fields and computed properties. */
 function plain(value: unknown): unknown {
   return value === undefined ? null : JSON.parse(JSON.stringify(value));
 }
 
-/** Policies are long, and named by their hash. */
+/** Policies are long, and identified by their hash. */
 function show(value: unknown): string {
   const short = (name: string, part: unknown) => (name === "policy" || name === "transition" ? undefined : part);
   return JSON.stringify(value, short) ?? "nothing";

@@ -1,10 +1,10 @@
-/** What commands work on: two stores that answer as one, and what their answers have told so far. */
+/** What commands work on: two stores that answer as one, and what is known from their answers so far. */
 import type { ClaimedJob, NewSession, Report } from "../../src/core/worker-protocol.ts";
 import { T0 } from "../../src/store/conformance/kit.ts";
 import type { ClaimRequest, NewJob, Store } from "../../src/store/store.ts";
 import type { Dice } from "../dice.ts";
 
-/** Makes one call on both stores, and answers what both answered. */
+/** Makes one call on both stores, and returns their common answer. */
 export type Both = <T>(what: string, args: unknown, call: (store: Store) => Promise<T>) => Promise<T>;
 
 /** What is known of the stores from their answers. */
@@ -27,7 +27,7 @@ export class World {
   anyId(dice: Dice): string {
     return dice.chance(0.03) ? "job_unknown" : (dice.pick(this.jobs)?.id ?? "job_unknown");
   }
-  /** The latest first: the older ones are mostly over. */
+  /** Latest first: older ones have mostly ended. */
   anyHeld(dice: Dice) {
     return dice.chance(0.9) ? dice.pick(this.held.slice(-6)) : dice.pick(this.held);
   }

@@ -1,5 +1,5 @@
-/** A wall clock that tests can set, for one process: a library that is loaded before libc adds the seconds in a file to what
- *  `clock_gettime` and `gettimeofday` say of real time. The monotonic clock is left alone. Needs Linux and a C compiler. */
+/** A wall clock for one process that tests can set: a library loaded before libc adds the seconds in a file to the real
+ *  time of `clock_gettime` and `gettimeofday`. The monotonic clock is unchanged. Needs Linux and a C compiler. */
 import { spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -43,7 +43,7 @@ int gettimeofday(struct timeval *restrict at, void *restrict zone) {
 export const HAS_COMPILER = process.platform === "linux" && spawnSync("gcc", ["--version"]).status === 0;
 
 export interface ClockShim {
-  /** For processes that go by it. */
+  /** Environment for processes that use it. */
   readonly env: Env;
   set(seconds: number): void;
 }

@@ -1,5 +1,5 @@
-/** The wall clock of a SQLite server is set back an hour, and ahead again, under load and across a restart: nothing waits
- *  longer than its own delay, nothing starts early, nothing is lost. */
+/** The wall clock of a SQLite server is set back an hour, and forward again, under load and across a restart: no job
+ *  waits longer than its delay, none starts early, none is lost. */
 import { spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -10,7 +10,7 @@ import { connect, newHome, resultOf, Server, TEST_MS, worker } from "./kit.ts";
 
 const HOUR_S = 3_600;
 const DELAY_MS = 2_000;
-/** A quarter of an hour's step would be far above it, whatever else runs on this machine. */
+/** A step of a quarter of an hour would be far above it, whatever else runs on this machine. */
 const PATIENCE = "60s";
 const MAIN = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 

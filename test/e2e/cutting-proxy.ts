@@ -1,5 +1,5 @@
-/** A proxy for HTTP that loses answers: the server has done what it was asked, and whoever asked cannot know. It reads
- *  requests and answers whole, so it can say which were lost; a stream of events passes as it comes and is never cut. */
+/** An HTTP proxy that loses answers: the server has executed the request, and the client cannot know. It reads requests
+ *  and answers whole, so it can report which were lost; a stream of events passes through and is never cut. */
 import { once } from "node:events";
 import { Agent, createServer, type IncomingMessage, request, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -16,7 +16,7 @@ export interface Exchange {
 
 export interface CuttingProxy {
   readonly url: string;
-  /** All that were answered by the server, in the order of their answers. */
+  /** All requests answered by the server, in the order of their answers. */
   readonly exchanges: readonly Exchange[];
   readonly counts: { requests: number; cutBefore: number; cutAfter: number; cutWithin: number };
   /** The share of requests that is cut; 0 lets all pass. */
@@ -24,10 +24,10 @@ export interface CuttingProxy {
   close(): Promise<void>;
 }
 
-/** Of those that are cut, most are cut after the server has answered, some before it was asked, some in the answer. */
+/** Of cut requests, most are cut after the server has answered, some before they reach it, some within the answer. */
 const [BEFORE, WITHIN] = [0.15, 0.3];
 
-/** `mustCut`: answers that are lost for certain, whatever the dice say. */
+/** `mustCut`: answers that are always lost. */
 export async function startCuttingProxy(
   target: string,
   dice: Dice,
@@ -50,7 +50,7 @@ export async function startCuttingProxy(
     }
     const { method = "GET", url: path = "/", headers } = incoming;
     const asked = request(new URL(path, target), { method, headers, agent });
-    asked.on("error", cut); // the server is away, or the one who asked has left
+    asked.on("error", cut); // the server is down, or the client has disconnected
     outgoing.once("close", () => asked.destroy());
     asked.end(body);
     const [reply] = (await once(asked, "response")) as [IncomingMessage];

@@ -1,5 +1,5 @@
-/** F32: the disk fails under a running server. It says so wherever one looks, answers what is true, and goes on by itself when
- *  the disk works. A limit on the size of its files stands for a disk that fails for a while, strace for one that fails once. */
+/** F32: the disk fails under a running server. It reports so everywhere, answers correctly, and continues by itself
+ *  when the disk works. A limit on file size simulates a disk that fails for a while, strace one that fails once. */
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync, readFileSync, renameSync } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ const JOB = JSON.stringify({ kind: "exec", input: { argv: ["true"] } });
 
 interface Server {
   readonly url: string;
-  /** Of the request: its status, and the code of an error. */
+  /** The status of the request, and the code of an error. */
   submit(): Promise<readonly [number, string | undefined, string | null]>;
   ready(): Promise<number>;
 }
@@ -25,7 +25,7 @@ async function reach(place: Place): Promise<Server> {
     try {
       url = (JSON.parse(readFileSync(join(place.data, "server.json"), "utf8")) as { url: string | null }).url;
     } catch {
-      // It is not there yet.
+      // It does not exist yet.
     }
   }
   const base = url;
@@ -47,7 +47,7 @@ async function whenReady(server: Server): Promise<void> {
 }
 
 it(
-  "is named by /readyz, doctor and the log while it lasts, and is over without a restart",
+  "is reported by /readyz, doctor and the log while it lasts, and ends without a restart",
   async () => {
     const place = newPlace();
     const program = start(place, ["server", "--data", place.data, "--port", "0", "--log-format", "text"]);
@@ -67,7 +67,7 @@ it(
     const sick = await perdureIn(place, ["doctor", "--data", place.data]);
     expect(sick.code).toBe(1);
     expect(sick.stdout).toMatch(/problem +store +the server takes no writes: sqlite: .*disk I\/O error/);
-    expect((await perdureIn(place, ["ps", "--data", place.data])).code).toBe(0); // reads go on
+    expect((await perdureIn(place, ["ps", "--data", place.data])).code).toBe(0); // reads continue
 
     limit("unlimited");
     await whenReady(server);
@@ -82,7 +82,7 @@ it(
 );
 
 it(
-  "a data directory that is moved away: the server is not ready, stores nothing, and goes on when it is back",
+  "a data directory that is moved away: the server is not ready, stores nothing, and continues when it is back",
   async () => {
     const place = newPlace();
     const program = start(place, ["server", "--data", place.data, "--port", "0", "--log-format", "text"]);
@@ -91,7 +91,7 @@ it(
     expect((await server.submit())[0]).toBe(201);
     const aside = `${place.data}.aside`;
     renameSync(place.data, aside);
-    // By the engine's beat: nobody submits.
+    // Detected by the engine's beat: there are no submits.
     await program.says(/store_down: .*perdure\.db was deleted or moved while it was in use; restore the file/);
     expect(await server.ready()).toBe(503);
     expect(await server.submit()).toEqual([503, "store_unavailable", expect.stringMatching(/^\d+$/)]);
@@ -101,7 +101,7 @@ it(
     expect(sick.stdout).toMatch(
       /problem +store +the server takes no writes: sqlite: .*perdure\.db was deleted or moved/,
     );
-    expect(existsSync(place.data)).toBe(false); // it would be in the way of the one that comes back
+    expect(existsSync(place.data)).toBe(false); // it would block the one that is moved back
 
     renameSync(aside, place.data);
     await whenReady(server);
@@ -116,7 +116,7 @@ it(
   TEST_MS,
 );
 
-it("a library finds it by its beat, without a call", async () => {
+it("a library detects it by its beat, without a call", async () => {
   const place = newPlace();
   const lines: string[] = [];
   const url = join(place.data, "jobs.db");
@@ -136,7 +136,7 @@ it("a library finds it by its beat, without a call", async () => {
 const why = straceProblem();
 
 it.skipIf(why !== null)(
-  `that is over at once costs one answer${why === null ? "" : ` (NOT TESTED, because ${why})`}`,
+  `that is transient costs one answer${why === null ? "" : ` (NOT TESTED, because ${why})`}`,
   async () => {
     const place = newPlace();
     const fault = "inject=fsync,fdatasync:error=EIO:when=40";

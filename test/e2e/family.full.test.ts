@@ -1,4 +1,4 @@
-/** Commands with children: the command line within a job finds its server, its job, and a token that is good for little. */
+/** Commands with children: the command line within a job finds its server, its job, and a restricted token. */
 
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -11,7 +11,7 @@ const PERDURE = `perdure() { "${process.execPath}" "${join(DIST, "cli", "main.js
 const command = (script: string) => sh(`set -e; ${PERDURE}${script}`);
 
 describe("a command with children", { timeout: TEST_MS }, () => {
-  it("submits, waits and reads with what it finds in its environment, and may do nothing else", async () => {
+  it("submits, waits and reads with its environment, and may do nothing else", async () => {
     const { url, ...said } = await up({ args: ["--concurrency", "3"] });
     const client = await connect(url, tokenIn({ ...said }));
     const stranger = await client.submit("nobody-runs-this");
@@ -55,7 +55,7 @@ describe("a command with children", { timeout: TEST_MS }, () => {
     expect(await output(client, parent.id, 2, "stdout.log")).toMatch(/^ID {2}running .*\n└─ ID {2}succeeded .*\n$/);
   });
 
-  it("is stopped when it has told that its budget is spent", async () => {
+  it("is stopped when it has reported that its budget is used up", async () => {
     const { url, ...said } = await up();
     const client = await connect(url, tokenIn({ ...said }));
     const job = await client.submit("exec", command("perdure usage --cost-usd 2; while :; do sleep 1; done"), {

@@ -1,5 +1,5 @@
-/** Two servers and their workers over one PostgreSQL database, each killed with -9 at random and started again while jobs
- *  are submitted at both servers. Nothing that was acknowledged is lost, everything ends once, and soon after the last kill. */
+/** Two servers and their workers over one PostgreSQL database, each killed with -9 at random and restarted while jobs
+ *  are submitted at both servers. Nothing acknowledged is lost, and everything ends once, soon after the last kill. */
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { Dice } from "../dice.ts";
@@ -23,8 +23,8 @@ import { startSubmitters } from "./submitters.ts";
 
 const KILLS = IS_SOAK ? 300 : 3;
 const WORKERS = IS_SOAK ? 4 : 2;
-/** With a lease of 2 s, for all of: the processes to start, the leases to end, the jobs to run. It takes a tenth of that
- *  where nobody else wants the processor. */
+/** With a lease of 2 s, for all of: processes to start, leases to end, jobs to run. Takes a tenth of that on an idle
+ *  machine. */
 const ALL_DONE_WITHIN_MS = 90_000;
 
 it("loses nothing while servers and workers are killed at random", {
@@ -38,8 +38,8 @@ it("loses nothing while servers and workers are killed at random", {
   const first = await Server.start({ db, args });
   const servers = [first, await Server.start({ db, args })] as const;
 
-  // As many workers at each server, each in its place: started again, it finds what its predecessor left there. That one
-  // on another host has died is known by its lease alone.
+  // The same number of workers at each server, each with its directory: restarted, it finds the files of its
+  // predecessor. An exit on another host is only detected by the lease.
   const homes = Array.from({ length: WORKERS }, newHome);
   const work = (i: number) => {
     const own = { home: homes[i] as string, args: ["--name", `w${i}`], elsewhere: i >= WORKERS / 2, tokenOf: first };
@@ -48,7 +48,7 @@ it("loses nothing while servers and workers are killed at random", {
   const workers: Proc[] = homes.map((_, i) => work(i));
   await Promise.all(workers.map((one) => one.ready));
 
-  // The token of one server is known to the other.
+  // Both servers accept the same token.
   const quick = { patience: "1s", timeout: "5s" } as const;
   const clients = [
     await connect(servers[0].url, first.token, quick),
@@ -79,7 +79,7 @@ it("loses nothing while servers and workers are killed at random", {
       killed.workers += 1;
     }
   }
-  // The last strike takes all of them at once, with whatever they hold.
+  // The last kill hits all of them at once, with whatever they hold.
   await Promise.all([...workers, ...servers.map(({ proc }) => proc)].map((proc) => proc.kill()));
   for (const server of servers) server.again();
   for (const i of workers.keys()) workers[i] = work(i);
@@ -99,14 +99,14 @@ it("loses nothing while servers and workers are killed at random", {
   expect(submitters.twice).toEqual([]);
   expect(audited.jobs.size).toBe(acknowledged.size + 1);
   expect(unsuccessful).toEqual([]);
-  // (job, attempt) never comes twice.
+  // (job, attempt) is never repeated.
   const runs = linesIn(effects);
   expect(new Set(runs).size).toBe(runs.length);
   const commands = [...audited.jobs.values()].filter(({ kind }) => kind === "exec");
   for (const { id, key, attempt } of commands) {
     expect(await output(client, id, attempt, "stdout.log")).toBe(`out ${key?.slice(4)}\n`);
   }
-  // Both servers tell the same.
+  // Both servers return the same.
   const others = await connect(servers[1].url, first.token);
   expect(await others.queues()).toEqual(await client.queues());
 });

@@ -1,6 +1,7 @@
-/** F01: workers and servers killed with -9 at random while jobs flow, with the guard against poison at work. Nothing that was
- *  acknowledged is lost, everything ends once and within its budgets, soon after the last kill, and nobody is condemned for
- *  what the killer did. `npm run test:kills -- --kills 1000` runs it with other numbers, which come in the environment. */
+/** F01: workers and servers killed with -9 at random while jobs run, with the poison guard enabled. Nothing
+ *  acknowledged is lost, everything ends once and within its limits, soon after the last kill, and no job fails as
+ *  poison because of the kills. `npm run test:kills -- --kills 1000` runs it with other numbers, which come in the
+ *  environment. */
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { Dice } from "../dice.ts";
@@ -15,15 +16,15 @@ const KILLS = given("KILLS", 12);
 const WORKERS = given("KILL_WORKERS", 4);
 const SLOTS = given("KILL_SLOTS", 4);
 const EVERY_MS = given("KILL_EVERY_MS", 200);
-/** Of so many kills one is of a server. */
+/** One in this many kills is of a server. */
 const SERVER_EVERY = 10;
-/** A worker that is killed while it starts would have been killed for nothing: so many at most start at a time. */
+/** Killing a worker that is still starting tests nothing: at most this many start at a time. */
 const STARTING = Math.max(1, Math.floor(WORKERS / 2));
 const TELL_EVERY = 20;
-/** After the last kill, for: processes to start, leases to end, backoffs of up to 30 s, and what waits to run. */
+/** After the last kill, for: processes to start, leases to end, backoffs of up to 30 s, and waiting jobs to run. */
 const ALL_DONE_WITHIN_MS = 180_000;
 
-it(`condemns nobody and loses nothing in ${KILLS} kills`, { timeout: 600_000 + KILLS * 20_000 }, async () => {
+it(`fails no job as poison and loses nothing in ${KILLS} kills`, { timeout: 600_000 + KILLS * 20_000 }, async () => {
   console.log(`kills: ${KILLS} of ${WORKERS} workers with ${SLOTS} slots and 2 servers, PERDURE_SEED=${SEED}`);
   const dice = new Dice(SEED);
   const effects = join(newHome(), "effects");
@@ -32,7 +33,7 @@ it(`condemns nobody and loses nothing in ${KILLS} kills`, { timeout: 600_000 + K
   const first = await Server.start({ db, args });
   const servers = [first, await Server.start({ db, args })] as const;
   const homes = Array.from({ length: WORKERS }, newHome);
-  // Of half of them the kernel tells that they have died, of the others only their lease does.
+  // For half of them the kernel reports the exit, for the others only the lease ends.
   const work = (i: number) =>
     spawnWorker(servers[i % 2] as Server, {
       ...{ home: homes[i] as string, elsewhere: i >= WORKERS / 2, tokenOf: first },
@@ -94,12 +95,12 @@ it(`condemns nobody and loses nothing in ${KILLS} kills`, { timeout: 600_000 + K
   expect(unsuccessful).toEqual([]);
   expect(submitters.twice).toEqual([]);
   expect(jobs).toHaveLength(acknowledged.size);
-  // I4: nothing is charged beyond its budget, nor twice.
+  // I4: nothing exceeds its limits, nor is counted twice.
   const over = jobs.filter(
     ({ failures, losses, attempt }) => failures > 3 || losses > 1_000 || failures + losses > attempt,
   );
   expect(over.map(({ id }) => id)).toEqual([]);
-  // (job, attempt) never comes twice.
+  // (job, attempt) is never repeated.
   const runs = linesIn(effects);
   expect(new Set(runs).size).toBe(runs.length);
 });

@@ -1,6 +1,6 @@
-/** F01, as often as you like: `npm run test:kills -- --kills 1000 --workers 8 --every 200`. Workers and servers are killed at
- *  random while jobs flow; at the end every promise is checked (I1, I2, I4, I9), and no job may have been condemned as poison.
- *  The work is done by `kills.full.test.ts`; this hands over the numbers. Ends with 1 if anything is wrong. */
+/** F01, with any numbers: `npm run test:kills -- --kills 1000 --workers 8 --every 200`. Workers and servers are killed
+ *  at random while jobs run; at the end every guarantee is checked (I1, I2, I4, I9), and no job may have failed as
+ *  poison. `kills.full.test.ts` does the work; this passes the numbers. Exits with 1 if anything is wrong. */
 import { spawnSync } from "node:child_process";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
@@ -11,7 +11,7 @@ const { values } = parseArgs({
     workers: { type: "string", default: "8" },
     /** Slots of each worker. */
     concurrency: { type: "string", default: "4" },
-    /** Milliseconds from one kill to the next, at least: a busy machine takes longer to start what was killed. */
+    /** Minimum milliseconds between kills: a busy machine takes longer to restart what was killed. */
     every: { type: "string", default: "200" },
     seed: { type: "string", default: "" },
   },

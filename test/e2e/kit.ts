@@ -1,5 +1,5 @@
-/** What the end-to-end tests share: servers, workers and clients on the loopback address, each with a place of its
- *  own, and what they leave on the server. */
+/** Shared by the end-to-end tests: servers, workers and clients on the loopback address, each with its own directory,
+ *  and access to what they store on the server. */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -16,10 +16,10 @@ export { newHome, Proc };
 export const IS_SOAK = process.env.PERDURE_SOAK === "1";
 export const TASKS = fileURLToPath(new URL("tasks.mjs", import.meta.url));
 
-/** A test as a whole: above the deadlines within it, so that those speak first. */
+/** Timeout of a whole test: longer than the deadlines within it, so that those are reported first. */
 export const TEST_MS = 150_000;
 
-/** A running process with what it said. */
+/** A running process with what it printed when it was ready. */
 export type Running = Said & { readonly proc: Proc };
 
 async function running(proc: Proc): Promise<Running> {
@@ -38,10 +38,10 @@ export function up({ home = newHome(), args = [], env = {} }: UpOptions = {}): P
   return running(new Proc(home, ["up", ...own, ...args], env));
 }
 
-/** All servers of a database sign with the same. */
+/** All servers of a database sign with the same secret. */
 export const SECRET = "the-secret-of-all-servers-in-these-tests";
 
-/** A server that can be killed and started again at the same address. */
+/** A server that can be killed and restarted at the same address. */
 export class Server {
   readonly home: string;
   readonly port: number;
@@ -57,7 +57,7 @@ export class Server {
     this.proc = this.#spawn();
   }
 
-  /** With `db` on PostgreSQL, given in the environment: arguments are there for all to see. */
+  /** With `db` on PostgreSQL, passed in the environment: arguments are visible to all users. */
   static async start(options: UpOptions & { readonly db?: string } = {}): Promise<Server> {
     const { home = newHome(), args = [], env = {}, db } = options;
     const shared = db === undefined ? {} : { PERDURE_DB: db, PERDURE_SECRET: SECRET };
@@ -76,7 +76,7 @@ export class Server {
     return join(this.home, "data", "worker-token");
   }
 
-  /** Not waited for: who calls may want to kill it before it is ready. */
+  /** Does not wait until it is ready: the caller may want to kill it before. */
   again(): Proc {
     this.proc = this.#spawn();
     return this.proc;
@@ -92,19 +92,19 @@ export interface WorkerOptions {
   readonly args?: readonly string[];
   readonly env?: Env;
   readonly home?: string;
-  /** Where it calls, if not at the server itself. */
+  /** The address that it calls, if not the server itself. */
   readonly url?: string;
-  /** As if on another host, if that can be had: it sees no processes but its own, and no server sees that it has died. */
+  /** As if on another host, if possible: it sees only its own processes, and no server sees that it has exited. */
   readonly elsewhere?: boolean;
   /** Of many servers on one database the first has the tokens. */
   readonly tokenOf?: Server;
 }
 
-/** Killed, it takes all its processes along, as a machine does. Needs Linux, and to be root. */
+/** Killing it ends all its processes, like a machine. Needs Linux and root. */
 const ELSEWHERE = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"];
 export const HAS_ELSEWHERE = spawnSync("unshare", [...ELSEWHERE.slice(1), "true"], { stdio: "ignore" }).status === 0;
 
-/** A worker with a directory of its own and nothing of the server's but its address and a token. */
+/** A worker with its own directory and only the address and a token of the server. */
 export function spawnWorker(server: Server, options: WorkerOptions = {}): Proc {
   const { args = [], env = {}, home = newHome(), url, elsewhere = false, tokenOf = server } = options;
   const link = ["--server", url ?? server.url, "--token-file", tokenOf.workerTokenFile, "--data", join(home, "data")];
@@ -116,14 +116,14 @@ export function worker(server: Server, options: WorkerOptions = {}): Promise<Run
   return running(spawnWorker(server, options));
 }
 
-/** Closed when the test is over. */
+/** Closed after the test. */
 export async function connect(url: string, token: string, options: Partial<ConnectOptions> = {}) {
   const client = await Perdure.connect(url, { token, ...options });
   onTestFinished(() => client.close());
   return client;
 }
 
-/** What a job will have come to, for those who look at it later: a test that fails before must not fail twice. */
+/** The result of a job, for checks that come later: a test that fails earlier must not fail twice. */
 export function resultOf<Output>(job: JobHandle<Output>): Promise<Output> {
   const result = job.result();
   result.catch(() => {});

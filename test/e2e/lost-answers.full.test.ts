@@ -1,5 +1,5 @@
-/** A network that loses answers between the server and everybody else. What was done is not done again: a submit with a key
- *  makes one job, a claim that is repeated is given the same jobs, and no attempt is left to run out its lease. */
+/** A network that loses answers between the server and its clients. Nothing is done twice: a submit with a key creates
+ *  one job, a repeated claim returns the same jobs, and no attempt has to wait for the end of its lease. */
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { Dice } from "../dice.ts";
@@ -11,7 +11,7 @@ import { runsOf, startSubmitters } from "./submitters.ts";
 
 const JOBS = 120;
 
-it("does everything once though one answer in five is lost", { timeout: TEST_MS }, async () => {
+it("does everything once even if one answer in five is lost", { timeout: TEST_MS }, async () => {
   console.log(`lost answers: PERDURE_SEED=${SEED}`);
   const effects = join(newHome(), "effects");
   const server = await Server.start();
@@ -30,7 +30,7 @@ it("does everything once though one answer in five is lost", { timeout: TEST_MS 
   await submitters.stop();
   expect(await large.result()).toMatchObject({ exitCode: 0 });
   await drained(await connect(server.url, server.token));
-  // Those that the workers hold now end, and nobody waits for an answer that was lost.
+  // The held jobs end now, and nothing waits for a lost answer.
   for (const { proc } of workers) expect(await proc.stop()).toBe(0);
   proxy.share = 0;
   console.log(`lost answers: ${JSON.stringify(proxy.counts)}`);
@@ -52,7 +52,7 @@ it("does everything once though one answer in five is lost", { timeout: TEST_MS 
   expectSameJobs(proxy.exchanges.filter(({ path, status }) => path.endsWith("/claims") && status === 200));
 });
 
-/** Once a claim was answered with jobs, whoever repeats it is told the same. */
+/** After a claim was answered with jobs, every repeat gets the same answer. */
 function expectSameJobs(claims: readonly Exchange[]): void {
   const given = new Map<string, { readonly jobs: string[]; readonly wasCut: boolean }>();
   let repeated = 0;
@@ -62,7 +62,7 @@ function expectSameJobs(claims: readonly Exchange[]): void {
     const told = jobs.map(({ id, attempt }) => `${id} ${attempt}`).sort();
     const before = given.get(claimId);
     if (before !== undefined) {
-      expect(before.wasCut, "only who got no answer asks again").toBe(true);
+      expect(before.wasCut, "only claims without an answer are repeated").toBe(true);
       expect(told).toEqual(before.jobs);
       repeated += 1;
     }

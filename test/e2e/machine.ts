@@ -1,5 +1,5 @@
-/** What can be seen of this machine from outside the program: its files, ports and processes, and a way to wait for them.
- *  A deadline here only guards against hanging: a busy machine may take its time. */
+/** What is visible of this machine from outside the program: its files, ports and processes, and how to wait for them.
+ *  A deadline only guards against hanging. */
 import { randomInt } from "node:crypto";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { createServer } from "node:net";
@@ -18,7 +18,7 @@ export async function until<T>(
   for (;;) {
     const found = await look();
     if (found !== undefined && found !== false) return found;
-    if (performance.now() - start > deadlineMs) throw new Error(`waited for ${deadlineMs} ms, in vain: ${what}`);
+    if (performance.now() - start > deadlineMs) throw new Error(`timed out after ${deadlineMs} ms: ${what}`);
     await pass(POLL_MS);
   }
 }
@@ -40,7 +40,7 @@ export async function freePort(): Promise<number> {
   }
 }
 
-/** The whole lines of a file that others append to; none while it is not there. */
+/** The complete lines of a file that others append to; none if it does not exist. */
 export function linesIn(path: string): string[] {
   if (!existsSync(path)) return [];
   return readFileSync(path, "utf8").split("\n").slice(0, -1);
@@ -54,7 +54,7 @@ export function numberIn(path: string): Promise<number> {
   });
 }
 
-/** A process that has ended but was not waited for is gone too. */
+/** A process that has exited but was not waited for counts as exited too. */
 export function isAlive(pid: number): boolean {
   try {
     return !/\) [ZX] /.test(readFileSync(`/proc/${pid}/stat`, "utf8"));
@@ -63,11 +63,11 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-export function gone(pid: number, what = `process ${pid} is gone`): Promise<true> {
+export function gone(pid: number, what = `process ${pid} has exited`): Promise<true> {
   return until(what, () => !isAlive(pid));
 }
 
-/** All living processes with their parents. */
+/** All running processes with their parents. */
 function processTable(): { readonly pid: number; readonly parent: number }[] {
   return readdirSync("/proc").flatMap((name) => {
     if (!/^\d+$/.test(name) || !isAlive(Number(name))) return [];
@@ -77,12 +77,12 @@ function processTable(): { readonly pid: number; readonly parent: number }[] {
         .split(" ");
       return [{ pid: Number(name), parent: Number(parent) }];
     } catch {
-      return []; // it has just ended
+      return []; // it has just exited
     }
   });
 }
 
-/** A process with all that it started, and that these started. */
+/** A process with all its descendants. */
 export function treeOf(root: number): number[] {
   const table = processTable();
   const tree = [root];

@@ -1,5 +1,5 @@
-/** PostgreSQL goes and comes back under two servers with work under way: they say that they are not ready, wait, and go on
- *  by themselves. Nobody is taken for dead because the database was away. */
+/** PostgreSQL restarts under two servers with work in progress: they report that they are not ready, wait, and continue
+ *  by themselves. No worker counts as lost because the database was away. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -8,7 +8,7 @@ import { connect, linesIn, newHome, resultOf, Server, TEST_MS, until, worker } f
 import { drained, reckon, tally } from "./reckoning.ts";
 import { startSubmitters } from "./submitters.ts";
 
-it("is lived through by servers, workers and clients when PostgreSQL is restarted", {
+it("a restart of PostgreSQL is survived by servers, workers and clients", {
   timeout: 2 * TEST_MS,
 }, async () => {
   const postgres = await startServer();
@@ -31,7 +31,7 @@ it("is lived through by servers, workers and clients when PostgreSQL is restarte
     }
   };
   await more(10);
-  // One that runs all the while.
+  // One job that runs all the time.
   const waited = await clients[0].submit("hold", { effects: held, file: go });
   const result = resultOf(waited);
   await until("it runs", () => linesIn(held).length === 1);

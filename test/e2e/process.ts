@@ -1,6 +1,6 @@
-/** Processes of the built program, as an operator starts them: each with a log file, waited for by what it prints
- *  when it is ready, and ended by its own pid. When a test is over nothing is left of those that it started; those of a
- *  `beforeAll` go with their file. When a test failed, the ends of their logs are shown. */
+/** Processes of the built program, started as an operator would: each with a log file, awaited by what it prints when
+ *  it is ready, and ended by its pid. Each test ends the processes it started; those of a `beforeAll` end with their
+ *  file. If a test failed, the ends of their logs are shown. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, existsSync, mkdirSync, mkdtempSync, openSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -26,7 +26,7 @@ export interface Said {
   readonly workers: number;
 }
 
-/** What a test, or a file, has started and made. */
+/** What a test, or a file, has started and created. */
 class Belongings {
   readonly processes = new Set<Proc>();
   readonly homes = new Set<string>();
@@ -55,10 +55,10 @@ whenTestIsOver(async () => {
 
 whenFileIsOver(() => ofFile.clear());
 
-/** A directory that goes when the test, or the file, is over. */
+/** A directory that is deleted after the test, or the file. */
 export function newHome(): string {
   const home = realpathSync(mkdtempSync(join(tmpdir(), "perdure-e2e-")));
-  // Outside of a test it is a `beforeAll` that asks.
+  // Outside a test it is called from `beforeAll`.
   (TestRunner.getCurrentTest() === undefined ? ofFile : ofTest).homes.add(home);
   return home;
 }
@@ -68,7 +68,7 @@ export class Proc {
   readonly argv: readonly string[];
   readonly pid: number;
   readonly logFile: string;
-  /** Its object of JSON; rejects when it ends without one. */
+  /** The JSON object that it prints; rejects if it ends without one. */
   readonly ready: Promise<Said>;
   readonly ended: Promise<{ readonly code: number | null; readonly signal: NodeJS.Signals | null }>;
   readonly #child: ChildProcess;
@@ -105,8 +105,8 @@ export class Proc {
       });
       void this.ended.then(() => reject(new Error(`it ended before it was ready\n${this.story()}`)));
     });
-    this.ready.catch(() => {}); // whoever waits for it is told
-    // Of the one whose place it is: a server of a file that a test starts again outlives that test.
+    this.ready.catch(() => {}); // reported to whoever awaits it
+    // A server of a file that a test restarts outlives that test.
     (ofFile.homes.has(home) ? ofFile : ofTest).processes.add(this);
   }
 
@@ -122,7 +122,7 @@ export class Proc {
     if (!this.#isOver) this.#child.kill(signal);
   }
 
-  /** kill -9, and wait until it is gone. */
+  /** kill -9, and waits until it has exited. */
   async kill(): Promise<void> {
     this.signal("SIGKILL");
     await this.ended;

@@ -1,11 +1,11 @@
-/** The reckoning at the end of a test, read over HTTP from a server: every job has ended once, its row is the fold of its
- *  history, and what was acknowledged is there. */
+/** The final check of a test, read over HTTP from a server: every job has ended once, its row equals the fold of its
+ *  events, and acknowledged jobs exist. */
 import { expect } from "vitest";
 import type { PerdureClient } from "../../src/client/index.ts";
 import { type Audited, audit } from "../crash/audit.ts";
 import { until } from "./kit.ts";
 
-/** Nothing waits and nothing runs. */
+/** Nothing is queued or running. */
 export async function drained(client: PerdureClient, deadlineMs?: number): Promise<void> {
   let left = "";
   const look = async () => {

@@ -1,4 +1,4 @@
-/** Commands of a server of root run as another user, who can read neither its token nor its environment. */
+/** Commands of a server that runs as root run as another user, who can read neither its token nor its environment. */
 import { chmodSync, existsSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -7,9 +7,9 @@ import { connect, output, sh, TEST_MS, tokenIn, up } from "./kit.ts";
 
 const IS_ROOT = process.geteuid?.() === 0 && lookUp("nobody") !== null;
 
-describe.skipIf(!IS_ROOT)("perdure up of root (to change the user takes root)", { timeout: TEST_MS }, () => {
-  it("runs commands as somebody who cannot read the token, with all that a command is promised", async () => {
-    // Not the directory for temporary files of tests: that may be closed to others.
+describe.skipIf(!IS_ROOT)("perdure up as root (changing the user requires root)", { timeout: TEST_MS }, () => {
+  it("runs commands as a user who cannot read the token, with everything that commands are guaranteed", async () => {
+    // Not the directory for temporary files of tests: other users may have no access to it.
     const home = mkdtempSync("/tmp/perdure-run-as-");
     onTestFinished(() => rmSync(home, { recursive: true, force: true }));
     chmodSync(home, 0o755);

@@ -1,4 +1,4 @@
-/** A server that is stopped or killed while a worker runs a command and a client waits: neither notices more than a pause. */
+/** A server that is stopped or killed while a worker runs a command and a client waits: both only see a pause. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
@@ -18,7 +18,7 @@ import {
 } from "./kit.ts";
 import { reckon } from "./reckoning.ts";
 
-// The same for all of them: the worker outlives whatever befalls the server.
+// The same for all of them: the worker survives whatever happens to the server.
 let server: Server;
 let session: Running["session"];
 
@@ -28,7 +28,7 @@ beforeAll(async () => {
 }, TEST_MS);
 
 it.each(inFull<"SIGKILL" | "SIGTERM">(["SIGKILL", "SIGTERM"]))(
-  "is not noticed by a command when its server goes by %s and comes back",
+  "does not affect a command when its server ends by %s and comes back",
   { timeout: TEST_MS },
   async (signal) => {
     const files = newHome();
@@ -66,7 +66,7 @@ it.each(inFull<"SIGKILL" | "SIGTERM">(["SIGKILL", "SIGTERM"]))(
 );
 
 it.runIf(IS_FULL)(
-  "is waited for by a worker that ends its command while the server is away",
+  "is awaited by a worker whose command ends while the server is away",
   { timeout: TEST_MS },
   async () => {
     const files = newHome();

@@ -1,4 +1,4 @@
-/** How servers start and stop: in a terminal, with TLS, with mistakes, and beside each other. */
+/** How servers start and stop: in a terminal, with TLS, with invalid options, and beside each other. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished } from "vitest";
@@ -10,8 +10,8 @@ import { connect, linesIn, newHome, Proc, SECRET, sh, TEST_MS, tokenIn, until } 
 
 const QUIET = ["--port", "0", "--json"];
 
-/** The command line in this process, for what ends by itself. It listens for signals as a process of its own would; with the
- *  test that is over. */
+/** Runs the command line in this process, for commands that end by themselves. Signal listeners are removed after the
+ *  test. */
 async function inHere(home: string, argv: readonly string[]) {
   const signals = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
   const before = new Set(signals.flatMap((signal) => process.listeners(signal)));
@@ -24,7 +24,7 @@ async function inHere(home: string, argv: readonly string[]) {
 }
 
 describe("perdure up", { timeout: TEST_MS }, () => {
-  it("stopped by Ctrl-C, which the whole group of a terminal gets, and at once by another, lets running jobs finish", async () => {
+  it("stopped by Ctrl-C, which reaches the terminal's whole process group, lets running jobs finish; a second one exits at once", async () => {
     const home = newHome();
     const [begun, go] = [join(home, "begun"), join(home, "go")];
     // `setsid` makes it the leader of a group, as a shell does with a job in the foreground.
@@ -33,7 +33,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     const client = await connect(said.url, tokenIn(said));
     const job = await client.submit("exec", sh(`echo begun > ${begun}; while [ ! -e ${go} ]; do sleep 0.1; done`));
     await until("the command runs", () => linesIn(begun).length === 1);
-    // Two signals, as from `timeout`, are one if they come together: it cannot take the first before the second is there.
+    // Two signals that arrive together, as from `timeout`, count as one.
     for (const signal of ["SIGSTOP", "SIGINT", "SIGTERM", "SIGCONT"]) process.kill(-said.pid, signal);
     await until("it is stopping", () => proc.log.includes("once more to stop at once"));
     writeFileSync(go, "");
@@ -43,7 +43,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await (await left.job(job.id)).get()).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
   });
 
-  it("with TLS has workers all the same, and is found by commands on its machine", async () => {
+  it("with TLS still has workers, and is found by commands on its machine", async () => {
     const home = newHome();
     writeFileSync(join(home, "cert.pem"), TEST_CERT);
     writeFileSync(join(home, "key.pem"), TEST_KEY, { mode: 0o600 });
@@ -56,12 +56,16 @@ describe("perdure up", { timeout: TEST_MS }, () => {
   });
 
   it.each([
-    ["a module that is not there", ["--tasks", "./none.js"], /there is no file \.\/none\.js/],
+    ["a module that does not exist", ["--tasks", "./none.js"], /there is no file \.\/none\.js/],
     ["an address of another database", ["--db", "mysql://x"], /got "mysql:…"/],
-    ["the other form of PostgreSQL's addresses", ["--db", "host=db password=hidden"], /--db:/],
+    ["the keyword form of a PostgreSQL address", ["--db", "host=db password=hidden"], /--db:/],
     ["an open network without TLS", ["--host", "0.0.0.0"], /--insecure/],
     ["a certificate without its key", ["--tls-cert", "x"], /give both/],
-    ["OPAL's door open to a network", ["--host", "0.0.0.0", "--insecure", "--opal-anonymous"], /opal\.anonymous/],
+    [
+      "anonymous OPAL routes open to a network",
+      ["--host", "0.0.0.0", "--insecure", "--opal-anonymous"],
+      /opal\.anonymous/,
+    ],
     [
       "a runtime folder within its data",
       ["--opal-runtime", "data/runtime"],
@@ -69,18 +73,18 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     ],
     ["a runtime folder around its data", ["--opal-runtime", "."], /--opal-runtime: \. contains the data directory/],
     [
-      "a runtime folder that cannot be made",
+      "a runtime folder that cannot be created",
       ["--opal-runtime", "none/at/all"],
       /none\/at does not exist; create it first/,
     ],
-  ])("with %s ends with 2 and says so", async (_what, args, words) => {
+  ])("with %s exits with 2 and reports it", async (_what, args, words) => {
     const { code, stderr } = await inHere(newHome(), ["up", ...QUIET, "--data", "data", ...args]);
     expect(code).toBe(2);
     expect(stderr).toMatch(words);
     expect(stderr).not.toContain("hidden");
   });
 
-  it.runIf(IS_FULL)("with a module with a mistake, which its workers find, ends with 2 and says so", async () => {
+  it.runIf(IS_FULL)("with a broken module, which its workers detect, exits with 2 and reports it", async () => {
     const home = newHome();
     writeFileSync(join(home, "bad.mjs"), "this is no module");
     const proc = new Proc(home, ["up", ...QUIET, "--data", "data", "--tasks", "./bad.mjs"], {});
@@ -90,7 +94,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
 });
 
 describe("servers", { timeout: TEST_MS }, () => {
-  it.runIf(IS_FULL)("on one SQLite file are not two, whatever their data directories", async () => {
+  it.runIf(IS_FULL)("cannot share one SQLite file, whatever their data directories", async () => {
     const home = newHome();
     const env = { PERDURE_SECRET: SECRET };
     const first = new Proc(home, ["server", ...QUIET, "--data", "a", "--db", "./shared.db"], env);

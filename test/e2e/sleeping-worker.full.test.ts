@@ -1,5 +1,5 @@
-/** A worker that stands still for longer than its lease, as a machine that sleeps, and wakes up: what it held belongs to
- *  another by then, and nothing that it still says or writes changes that. */
+/** A worker that is stopped for longer than its lease, like a sleeping machine, and resumes: another worker holds its
+ *  jobs by then, and nothing that it still reports or writes changes that. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -21,16 +21,16 @@ import { reckon } from "./reckoning.ts";
 
 const STORY = ["job.submitted", "attempt.started", "attempt.lost", "attempt.started", "attempt.succeeded"];
 
-it("refuses what a worker says that slept past its lease, and ends its command", { timeout: TEST_MS }, async () => {
+it("refuses reports of a worker that slept past its lease, and ends its command", { timeout: TEST_MS }, async () => {
   const files = newHome();
   const [pids, held, go] = ["pids", "held", "go"].map((name) => join(files, name)) as [string, string, string];
   const letGo = join(files, "let-go");
   const server = await Server.start();
   const client = await connect(server.url, server.token);
-  // Long enough that only its sleep makes it lose what it holds, on a machine that stands still at times.
+  // Long enough that only its sleep makes it lose its jobs, on a machine that stalls at times.
   const sleeper = await worker(server, { args: ["--worker-lease", "6s", "--name", "sleeper"] });
 
-  // It writes on while its worker sleeps: that is what the worker will try to send when it wakes up.
+  // It keeps writing while its worker sleeps: the worker will try to send that when it resumes.
   const script = `echo $$ >> ${pids}; while [ ! -e ${go} ]; do echo "tick $PERDURE_ATTEMPT"; sleep 0.2; done
     echo "end $PERDURE_ATTEMPT"; echo "$PERDURE_ATTEMPT" > "$PERDURE_OUTPUT_DIR/artifacts/who"`;
   const command = await client.submit("exec", sh(script));
@@ -48,17 +48,17 @@ it("refuses what a worker says that slept past its lease, and ends its command",
   const other = await worker(server, { args: ["--worker-lease", "30s", "--name", "other"], elsewhere: true });
   await until("the other runs both", () => linesIn(pids).length === 2 && linesIn(held).length === 2);
 
-  // On the same host the other ends it first; elsewhere it goes on until its own worker can.
+  // On the same host the other worker ends it first; elsewhere it runs until its own worker can end it.
   if (HAS_ELSEWHERE) expect(isAlive(first)).toBe(true);
-  // The function of the sleeper ends with a result at once when it wakes up, beside that of the other.
+  // The sleeper's function returns a result at once when it resumes, beside that of the other.
   writeFileSync(letGo, "");
   sleeper.proc.signal("SIGCONT");
-  await gone(first, "the command of the first attempt was ended");
+  await gone(first, "the command of the first attempt has exited");
   writeFileSync(go, "");
   expect(await command.result()).toMatchObject({ exitCode: 0, outputs: [{ name: "who" }] });
   expect(await fn.result()).toEqual({ attempt: 2 });
 
-  // It is of use again, and has said by its end what it had to say.
+  // It works again, and has reported what it had to by its end.
   await other.proc.kill();
   expect(await (await client.submit("add", { a: 1, b: 2 })).result()).toEqual({ sum: 3 });
   expect(await sleeper.proc.stop()).toBe(0);

@@ -1,5 +1,5 @@
-/** Submitters that go on through anything: each job has a key, and is submitted again, at the next server, until one of
- *  them has acknowledged it. What was acknowledged is kept, to be asked for at the end. */
+/** Submitters that continue through any fault: each job has a key, and is submitted again, at the next server, until
+ *  one of them has acknowledged it. Acknowledged ids are kept for checks at the end. */
 import { onTestFinished } from "vitest";
 import type { PerdureClient } from "../../src/client/index.ts";
 import type { PolicyInput } from "../../src/core/policy/policy.ts";
@@ -8,11 +8,11 @@ import { pass, sh } from "./kit.ts";
 export interface Submitters {
   /** The id for each key. */
   readonly acknowledged: ReadonlyMap<string, string>;
-  /** How many submits got no answer, or a refusal, and were made again. */
+  /** How many submits got no answer, or a refusal, and were repeated. */
   readonly repeated: number;
   /** Keys for which two different jobs were acknowledged: there must be none. */
   readonly twice: readonly string[];
-  /** Resolves when every job that was begun is acknowledged. */
+  /** Resolves when every started submit is acknowledged. */
   stop(): Promise<void>;
 }
 
@@ -21,19 +21,19 @@ export interface SubmittersOptions {
   readonly effects: string;
   readonly count?: number;
   readonly everyMs?: number;
-  /** Stops by itself after so many. */
+  /** Stops after this many. */
   readonly limit?: number;
   readonly retry?: PolicyInput;
 }
 
-/** With the guard against poison at work, as users have it. */
+/** With the poison guard enabled, as users have it. */
 export const GUARDED = {
   maxAttempts: 3,
   backoff: { type: "fixed", delay: "50ms" },
   workerLost: { maxRetries: 1_000, poison: { losses: 3, within: "30s" } },
 } as const;
 
-/** Losses are no fault of the job here, however many there are. */
+/** Losses are not the job's fault here, however many there are. */
 const RETRY = {
   maxAttempts: 3,
   backoff: { type: "fixed", delay: "50ms" },
@@ -48,7 +48,7 @@ function workOf(n: number, effects: string): { readonly kind: string; readonly i
   return { kind: "effect", input: { effects, ms: n % 10 === 3 ? 250 : 0, failFirst: n % 10 === 7 } };
 }
 
-/** How many runs the first `count` jobs need when nothing goes wrong. */
+/** How many attempts the first `count` jobs need when nothing goes wrong. */
 export function runsOf(count: number): number {
   return count + Array.from({ length: count }, (_, n) => n).filter((n) => n % 10 === 7).length;
 }
@@ -72,7 +72,7 @@ export function startSubmitters(options: SubmittersOptions): Submitters {
         const { id } = await client.submit(kind, input, { key, retry });
         if ((acknowledged.get(key) ?? id) !== id) twice.push(key);
         acknowledged.set(key, id);
-        // Some are submitted once more, as by somebody who was interrupted: it is the same job.
+        // Some are submitted again, as by an interrupted client: the result is the same job.
         if (n % 7 !== 0 || turn % 2 === 0) return;
       } catch {
         repeated += 1;

@@ -1,5 +1,5 @@
-/** `perdure up` that is killed again and again with a job in hand: what ended the server ended its workers too, so the job is
- *  not suspected, whether the server was away for long or came back at once. */
+/** `perdure up` that is killed repeatedly while a job runs: whatever ended the server ended its workers too, so the job
+ *  is not suspected, whether the server was away for long or came back at once. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -24,7 +24,7 @@ it.each([
   { awayMs: 45_000, kills: 3 },
   { awayMs: 0, kills: 5 },
 ])(
-  "is not called poison when `perdure up` is killed $kills times and away for $awayMs ms each time",
+  "is not treated as poison when `perdure up` is killed $kills times and away for $awayMs ms each time",
   {
     timeout: 3 * 45_000 + 2 * TEST_MS,
   },

@@ -1,4 +1,4 @@
-/** `perdure up`: everything in one process tree, from its first line to its end, and its end by force. */
+/** `perdure up`: everything in one process tree, from its first line to its end, including forced ends. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -28,7 +28,7 @@ import {
 import { reckon } from "./reckoning.ts";
 
 describe("perdure up", { timeout: TEST_MS }, () => {
-  it("runs commands and tasks of a module, brings back logs and files, and stops without a loss", async () => {
+  it("runs commands and tasks of a module, returns logs and files, and stops without a loss", async () => {
     const home = newHome();
     const held = join(home, "held");
     const go = join(home, "go");
@@ -44,7 +44,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await output(client, command.id, 1, "artifacts/p.txt")).toBe("a picture");
     expect(await (await client.submit("add", { a: 2, b: 3 })).result()).toEqual({ sum: 5 });
 
-    // It stops in the middle of a run, which does not end in the grace time.
+    // It stops in the middle of an attempt that does not end in the grace time.
     const job = await client.submit("hold", { effects: held, file: go });
     await until("the task runs", () => linesIn(held).length === 1);
     expect(await first.proc.stop()).toBe(0);
@@ -59,7 +59,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await second.proc.stop()).toBe(0);
   });
 
-  it("killed, leaves no process behind; started again, it finishes what was interrupted", async () => {
+  it("killed, leaves no process behind; restarted, it finishes what was interrupted", async () => {
     const home = newHome();
     const [pids, go] = [join(home, "pids"), join(home, "go")];
     const args = ["--port", String(await freePort()), "--workers", "2"];
@@ -74,9 +74,9 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(tree).toContain(command);
 
     await first.proc.kill();
-    await gone(command, "the command is gone");
+    await gone(command, "the command has exited");
     const second = await up({ home, args });
-    for (const pid of tree) await gone(pid, `process ${pid} of ${tree} is gone`);
+    for (const pid of tree) await gone(pid, `process ${pid} of ${tree} has exited`);
     await until("the command runs again", () => linesIn(pids).length === 2);
     writeFileSync(go, "");
     expect(await result).toMatchObject({ exitCode: 0 });
@@ -84,7 +84,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await output(client, job.id, 2, "stdout.log")).toBe("begun\nover\n");
     await reckon(client);
 
-    // A second SIGTERM, in the middle of a stop in good order that would take an hour.
+    // A second SIGTERM, in the middle of a graceful stop that would take an hour.
     const deaf = join(home, "deaf");
     const cut = await client.submit("exec", {
       ...sh(`trap '' TERM; setsid sleep 3600 & echo $$ >> ${deaf}; while :; do sleep 0.1; done`),
@@ -95,15 +95,15 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(all.length).toBeGreaterThan(5);
     second.proc.signal("SIGTERM");
     await until("it is stopping", () => second.proc.log.includes("once more to stop at once"));
-    await pass(600); // what comes sooner counts as the same signal
+    await pass(600); // an earlier one counts as the same signal
     const at = performance.now();
     expect(await second.proc.stop()).toBe(143);
-    for (const pid of all) await gone(pid, `process ${pid} of ${all} is gone`);
-    // Promised is a second; a machine that stalls may take longer.
+    for (const pid of all) await gone(pid, `process ${pid} of ${all} has exited`);
+    // One second is guaranteed; a machine that stalls may take longer.
     if (IS_FULL) expect(performance.now() - at).toBeLessThan(3_000);
     const said = await perdure(["get", cut.id, "--json", "--data", join(home, "data")], { cwd: home });
     expect(JSON.parse(said.stdout)).toMatchObject({ attempt: 1, failures: 0 });
-    expect(JSON.parse(said.stdout).state).toMatch(/^(queued|running)$/); // handed back, or for the next engine to find lost
+    expect(JSON.parse(said.stdout).state).toMatch(/^(queued|running)$/); // released, or lost and found by the next engine
   });
 
   it.runIf(IS_FULL)("killed in the middle of a stop that would take an hour, leaves no process behind", async () => {
@@ -118,10 +118,10 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     proc.signal("SIGTERM");
     await until("the worker is stopping too", () => proc.log.split("once more to stop at once").length === 3);
     await proc.kill();
-    for (const pid of tree) await gone(pid, `process ${pid} of ${tree} is gone`);
+    for (const pid of tree) await gone(pid, `process ${pid} of ${tree} has exited`);
   });
 
-  it.runIf(IS_FULL)("goes on with a failed `perdure run` that is redriven", async () => {
+  it.runIf(IS_FULL)("runs a failed `perdure run` again that is redriven", async () => {
     const home = newHome();
     const data = join(home, "data");
     const here = { cwd: home, env: { PERDURE_DATA: data } };
@@ -138,7 +138,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await proc.stop()).toBe(0);
   });
 
-  it.runIf(IS_FULL)("starts a worker again that was killed, and its job", async () => {
+  it.runIf(IS_FULL)("restarts a killed worker, and its job", async () => {
     const home = newHome();
     const [pids, go] = [join(home, "pids"), join(home, "go")];
     const { proc, url, tokenFile } = await up({ home });
@@ -149,7 +149,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     const pid = session?.pid as number;
     expect(treeOf(proc.pid)).toContain(pid);
     process.kill(pid, "SIGKILL");
-    await gone(command, "the command is gone");
+    await gone(command, "the command has exited");
     await until("the command runs again", () => linesIn(pids).length === 2);
     writeFileSync(go, "");
     expect(await job.result()).toMatchObject({ exitCode: 0 });
@@ -158,7 +158,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     expect(await proc.stop()).toBe(0);
   });
 
-  it.runIf(IS_FULL)("S24: keeps the database's address to itself", async () => {
+  it.runIf(IS_FULL)("S24: does not expose the database's address", async () => {
     const home = newHome();
     const [pids, go] = [join(home, "pids"), join(home, "go")];
     const { url: db, schema } = newSchema("e2e");
@@ -177,7 +177,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     await job.result();
     expect(await proc.stop()).toBe(0);
     expect([proc.log.includes(schema), proc.log.includes(token)]).toEqual([false, false]);
-    // While it is away nothing is stored, or looked for, in a file that nobody serves.
+    // While it is down nothing is stored, or searched, in a file without a server.
     for (const argv of [["submit", "--", "true"], ["ps"], ["run", "--", "true"]]) {
       const said = await perdure([argv[0] as string, "--data", join(home, "data"), ...argv.slice(1)], { cwd: home });
       expect(said).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("are in postgres") });
@@ -198,7 +198,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
   });
 });
 
-/** Of a process that may have ended by now. */
+/** Of a process that may have exited by now. */
 function readIfThere(path: string): string {
   try {
     return readFileSync(path, "utf8");

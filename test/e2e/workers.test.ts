@@ -1,4 +1,4 @@
-/** Single workers and what becomes of their commands: killed, asked to finish, and what of the worker a command can see. */
+/** Single workers and their commands: killed, drained, and which data of the worker a command can see. */
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -21,15 +21,15 @@ import {
 } from "./kit.ts";
 import { reckon } from "./reckoning.ts";
 
-it("takes its command along when it is killed; another runs the job, and the output that was sent is kept", {
+it("ends its command when it is killed; another worker runs the job, and uploaded output is kept", {
   timeout: TEST_MS,
 }, async () => {
   const files = newHome();
   const [pids, go] = [join(files, "pids"), join(files, "go")];
-  const server = await Server.start(); // a worker of this machine that is killed is missed long before its lease is over
+  const server = await Server.start(); // a killed worker of this machine is detected long before its lease ends
   const client = await connect(server.url, server.token);
   const first = await worker(server, { args: ["--name", "first"] });
-  // The grandchild must go, too.
+  // The grandchild must exit, too.
   const script = `(echo $$ >> ${pids}; echo "run $PERDURE_ATTEMPT"; sleep 600 & echo $! >> ${pids}
     while [ ! -e ${go} ]; do sleep 0.1; done; kill $!)`;
   const job = await client.submit("exec", sh(script));
@@ -52,7 +52,7 @@ it("takes its command along when it is killed; another runs the job, and the out
 });
 
 it.runIf(IS_FULL)(
-  "drained from elsewhere, finishes its job, takes no other, and ends with 0",
+  "drained by a command, finishes its job, takes no other, and exits with 0",
   { timeout: TEST_MS },
   async () => {
     const files = newHome();
@@ -80,7 +80,7 @@ it.runIf(IS_FULL)(
   },
 );
 
-it("S07, S24: on another host needs nothing of the database, and shows no secret to commands or in ps", {
+it("S07, S24: on another host needs no access to the database, and exposes no secret to commands or in ps", {
   timeout: TEST_MS,
 }, async () => {
   const files = newHome();
@@ -89,7 +89,7 @@ it("S07, S24: on another host needs nothing of the database, and shows no secret
   const server = await Server.start({ db });
   const client = await connect(server.url, server.token);
   const token = readFileSync(server.workerTokenFile, "utf8").trim();
-  // The token in the environment, as in a container: then it is the worker's, and not its command's.
+  // The token is in the environment, as in a container: it is the worker's, not its command's.
   const env = { PERDURE_TOKEN: token, DATABASE_URL: "postgres://canary", SECRET_CANARY: "canary" };
   const { proc } = await worker(server, { env });
   const job = await client.submit("exec", sh(`echo $$ >> ${begun}; while [ ! -e ${go} ]; do sleep 0.1; done; env`));
@@ -100,7 +100,7 @@ it("S07, S24: on another host needs nothing of the database, and shows no secret
   const shown = (text: string) => secrets.filter((secret) => text.includes(secret));
   expect(readFileSync(`/proc/${proc.pid}/environ`, "utf8")).not.toContain(schema);
   expect(shown(readFileSync(`/proc/${command}/environ`, "utf8"))).toEqual([]);
-  // Other tests' processes may be given theirs as arguments: those are no business of ours.
+  // Processes of other tests may get theirs as arguments: those are ignored.
   const ours = [server.proc.pid, proc.pid].flatMap((pid) => treeOf(pid as number));
   expect(ours).toContain(command);
   for (const pid of ours) {
@@ -108,7 +108,7 @@ it("S07, S24: on another host needs nothing of the database, and shows no secret
     try {
       args = readFileSync(`/proc/${pid}/cmdline`, "utf8");
     } catch {
-      continue; // it has just ended
+      continue; // it has just exited
     }
     expect([args, shown(args)]).toEqual([args, []]);
   }
@@ -117,11 +117,11 @@ it("S07, S24: on another host needs nothing of the database, and shows no secret
   const environment = (await output(client, job.id, 1, "stdout.log")) as string;
   expect(shown(environment)).toEqual([]);
   const names = environment.split("\n").flatMap((line) => /^(\w+)=/.exec(line)?.[1] ?? []);
-  // But for the address of its server, and a token of its own, which is over with this run.
+  // Except the address of its server, and a token of its own, which is valid for this attempt only.
   const telling = names.filter((name) => /TOKEN|DB|DATABASE|URL|SECRET|NODE_/.test(name));
   expect(telling.sort()).toEqual(["PERDURE_TOKEN", "PERDURE_URL"]);
   const own = /^PERDURE_TOKEN=(pdj_.+)$/m.exec(environment)?.[1] ?? "";
   await expect((await connect(server.url, own)).jobs()).rejects.toMatchObject({ code: "unauthorized" });
-  // Nor do the logs of either.
+  // Nor do the logs of either contain it.
   expect(shown(proc.log + server.proc.log)).toEqual([]);
 });

@@ -1,6 +1,6 @@
-/** F22: failover, again and again, with figures: `npm run test:failover -- --rounds 100 --rate 1000`. Each round kills
- *  the primary under load and promotes its synchronous standby; the one after begins with the new pair. Ends with 1 if
- *  anything acknowledged is gone, anything has two outcomes, or work took longer than 5 s to go on. */
+/** F22: repeated failover, with figures: `npm run test:failover -- --rounds 100 --rate 1000`. Each round kills the
+ *  primary under load and promotes its synchronous standby; the next one starts with the new pair. Exits with 1 if
+ *  anything acknowledged is missing, anything has two outcomes, or work took longer than 5 s to continue. */
 import { parseArgs } from "node:util";
 import { startPair } from "./pair.ts";
 import { failoverRound, type Round } from "./round.ts";

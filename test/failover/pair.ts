@@ -1,5 +1,5 @@
-/** A primary with a synchronous standby behind one address, as clients see them: the address leads to whichever is the
- *  primary. A failover kills the primary the hard way, promotes the standby and moves the address. */
+/** A primary with a synchronous standby behind one address, as clients see them: the address leads to the current
+ *  primary. A failover kills the primary, promotes the standby and moves the address. */
 import { startProxy } from "../postgres/chaos-proxy.ts";
 import { type PostgresServer, startServer } from "../postgres/server.ts";
 import { makeSynchronous, promote, startStandby } from "../postgres/standby.ts";
@@ -7,7 +7,7 @@ import { makeSynchronous, promote, startStandby } from "../postgres/standby.ts";
 const HOST = "127.0.0.1";
 const SETTINGS = { shared_buffers: "64MB" };
 
-/** When the address moves: clients either knock at a machine that is not there, or at one that takes no writes yet. */
+/** When the address moves: clients either reach a machine that is down, or one that does not accept writes yet. */
 export type Move = "before the promotion" | "after the promotion";
 
 export interface Failover {
@@ -27,12 +27,12 @@ export async function startPair() {
   return {
     /** The address that moves. */
     url: primary.url.replace(`:${primary.port}/`, `:${proxy.port}/`),
-    /** The primary of this moment, without the way through the address. */
+    /** The current primary, without the indirection of the address. */
     get direct(): string {
       return primary.url;
     },
     async failOver(move: Move): Promise<Failover> {
-      if (standby === null) throw new Error("there is no standby: renew() makes one");
+      if (standby === null) throw new Error("there is no standby: call renew() to create one");
       const [old, next] = [primary, standby];
       await old.down("immediate");
       const crashedAt = performance.now();
@@ -44,7 +44,7 @@ export async function startPair() {
       await old.stop("immediate");
       return { crashedAt, promotedAt };
     },
-    /** Gives the primary of this moment a standby again. */
+    /** Gives the current primary a standby again. */
     async renew(): Promise<void> {
       standby ??= await startStandby(primary);
       await makeSynchronous(primary);

@@ -1,5 +1,5 @@
-/** One round of failover under load: submits with keys at a steady rate, workers, a crash, a promotion. Keeps account
- *  of every acknowledged submit and looks, on the new primary, whether each is there and has ended once. */
+/** One round of failover under load: submits with keys at a steady rate, workers, a crash, a promotion. Records every
+ *  acknowledged submit and checks on the new primary that each exists and has ended once. */
 import { setTimeout as pass } from "node:timers/promises";
 import { Perdure, task } from "../../src/index.ts";
 import { ask, until } from "../postgres/client.ts";
@@ -9,13 +9,13 @@ export interface Round {
   readonly move: Move;
   readonly submitted: number;
   readonly acknowledged: number;
-  /** Submits that were answered with an error, by its code. */
+  /** Submits that were answered with an error, by code. */
   readonly refused: Readonly<Record<string, number>>;
   readonly promotedMs: number;
-  /** From the crash to the first new acknowledged submit, and to the first job that began to run. */
+  /** From the crash to the first newly acknowledged submit, and to the first started job. */
   readonly submitMs: number;
   readonly runMs: number;
-  /** What must not be; empty when all is well. */
+  /** Violations; empty when all is well. */
   readonly wrong: readonly string[];
 }
 
@@ -23,13 +23,13 @@ export interface RoundOptions {
   readonly schema: string;
   readonly move: Move;
   readonly perSecond: number;
-  /** How long the load goes on before the crash, and after the new primary has taken the first submit. */
+  /** How long the load continues before the crash, and after the new primary has accepted the first submit. */
   readonly beforeMs: number;
   readonly afterMs: number;
 }
 
 const TICK_MS = 10;
-/** Callers are not infinitely many: beyond this no more are begun until some have their answer. */
+/** Limits concurrent calls: beyond this no more are started until some have their answer. */
 const MAX_UNDER_WAY = 2_000;
 const KEPT = { succeeded: false, failed: false, cancelled: false } as const;
 
@@ -90,7 +90,7 @@ function startLoad(perdure: Perdure, perSecond: number) {
 
   const timer = setInterval(() => {
     const due = Math.floor(((performance.now() - began) / 1_000) * perSecond);
-    // What could not be begun in time is not made up for.
+    // Submits that could not be started in time are not made up for.
     for (let left = Math.min(due - next, perSecond / 10); left > 0 && underWay.size < MAX_UNDER_WAY; left--) {
       const one = submit(`key-${next++}`).finally(() => underWay.delete(one));
       underWay.add(one);
@@ -110,7 +110,7 @@ function sum(list: readonly number[]): number {
   return list.reduce((a, b) => a + b, 0);
 }
 
-/** Asks the database itself, as it is now. */
+/** Queries the current primary directly. */
 async function look(url: string, schema: string, acknowledged: ReadonlyMap<string, string>): Promise<string[]> {
   const wrong: string[] = [];
   const rows = await ask<{ key: string; id: string; state: number }>(
@@ -120,16 +120,16 @@ async function look(url: string, schema: string, acknowledged: ReadonlyMap<strin
   const ids = new Map(rows.map(({ key, id }) => [key, id]));
   if (ids.size !== rows.length) wrong.push(`${rows.length - ids.size} keys have two jobs`);
   const lost = [...acknowledged].filter(([key, id]) => ids.get(key) !== id);
-  if (lost.length > 0) wrong.push(`${lost.length} acknowledged jobs are gone, such as ${lost[0]}`);
+  if (lost.length > 0) wrong.push(`${lost.length} acknowledged jobs are missing, such as ${lost[0]}`);
   const unfinished = rows.filter(({ state }) => state !== 3).length;
   if (unfinished > 0) wrong.push(`${unfinished} jobs have not succeeded`);
   const questions = {
     "jobs without exactly one success": `SELECT b.job FROM ${schema}.submission b LEFT JOIN ${schema}.attempt a
        ON a.job = b.job AND a.outcome = 'completed' GROUP BY b.job HAVING count(a.job) <> 1`,
-    "jobs whose history does not fit": `SELECT j.no FROM ${schema}.job j LEFT JOIN ${schema}.event e ON e.job = j.no
+    "jobs whose history does not match": `SELECT j.no FROM ${schema}.job j LEFT JOIN ${schema}.event e ON e.job = j.no
        GROUP BY j.no, j.revision HAVING count(*) <> j.revision OR max(e.n) <> j.revision
        OR count(*) FILTER (WHERE e.name = 'attempt.succeeded') <> 1`,
-    "workers or attempts that were taken for lost": `SELECT FROM ${schema}.event WHERE name IN ('attempt.lost', 'worker.lost')`,
+    "workers or attempts that were reported as lost": `SELECT FROM ${schema}.event WHERE name IN ('attempt.lost', 'worker.lost')`,
   };
   for (const [what, sql] of Object.entries(questions)) {
     const found = await ask(url, sql);

@@ -1,4 +1,4 @@
-/** Parents and children through the library, whoever holds the jobs. */
+/** Parents and children through the library, with every kind of worker. */
 import { describe, expect, it } from "vitest";
 import {
   type AnyTask,
@@ -35,14 +35,14 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     return perdure;
   };
 
-  it("waits for its children without a slot and without a charge, and has their results", async () => {
+  it("waits for its children without a slot and without counting an attempt, and gets their results", async () => {
     const sum = task("sum", async (numbers: number[], ctx) => {
       const children = [];
       for (const n of numbers) children.push(await ctx.submit(double, n));
       const ends = await ctx.waitFor(children);
       return ends.reduce((total, { result = 0 }) => total + result, 0);
     });
-    // One slot: a parent that kept it would wait for ever.
+    // One slot: a parent that kept it would wait forever.
     const perdure = await begin([sum, double], 1);
     const job = await perdure.submit(sum, [1, 2, 3]);
     expect(await job.result()).toBe(12);
@@ -58,7 +58,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     expect(text).toContain("All jobs it waited for had ended");
   });
 
-  it("is told of a child's failure with its reason, and may try another way", async () => {
+  it("gets a child's failure with its reason, and may try another way", async () => {
     const hopeless = task("hopeless", () => {
       throw new NonRetryableError("I cannot do this");
     });
@@ -105,11 +105,11 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     });
     const perdure = await begin([parent, double]);
     expect(await (await perdure.submit(parent, null)).result()).toBe("key_conflict");
-    // The same key elsewhere is another one.
+    // The same key of another parent is independent.
     await perdure.submit(double, 3, { key: "a" });
   });
 
-  it("waits whatever its handler makes of the error", async () => {
+  it("waits whatever its handler does with the error", async () => {
     const stubborn = task("stubborn", async (_: null, ctx) => {
       const child = await ctx.submit(double, 4);
       try {
@@ -123,7 +123,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     expect(await (await perdure.submit(stubborn, null)).result()).toBe(8);
   });
 
-  it("is cancelled with those whom a child left behind when it ended", async () => {
+  it("is cancelled with the live jobs below an ended child", async () => {
     const started = gate<string>();
     const stopped = gate<string>();
     const sleeper = task("sleeper", async (_: null, ctx) => {
@@ -177,7 +177,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     await expect(perdure.submit(double, 1, { parent: job.id })).rejects.toMatchObject({ code: "parent_ended" });
   });
 
-  it("gives a redriven parent the children that succeeded, and the others a new start", async () => {
+  it("keeps the succeeded children of a redriven parent, and redrives the others", async () => {
     let isBroken = true;
     const runs = { good: 0, bad: 0 };
     const good = task("good", () => {
@@ -206,7 +206,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
   });
 
   describe("a child that was still stopping when its parent was redriven", () => {
-    /** A parent that is cancelled, its child asked to stop, and stopping until `mayStop` opens. */
+    /** A parent that is cancelled, its child requested to stop, and stopping until `mayStop` opens. */
     async function stopping(between: (run: number) => Promise<void>) {
       const begun = gate();
       const mayStop = gate();
@@ -238,14 +238,14 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
       return { perdure, id: job.id, child: child?.id ?? "", mayStop };
     }
 
-    it("starts anew", async () => {
+    it("is redriven", async () => {
       const { perdure, id, mayStop } = await stopping(async () => {});
       await perdure.redrive(id);
       mayStop.open();
       expect(await (await perdure.job(id)).result()).toBe("done");
     });
 
-    it("starts anew, also where it ends between being asked for again and being waited for", async () => {
+    it("is redriven, even if it ends between its submit and the wait for it", async () => {
       const askedAgain = gate();
       const hasEnded = gate();
       const { perdure, id, child, mayStop } = await stopping(async (run) => {
@@ -263,7 +263,7 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
   });
 
   it.each(["default", "noetl", "fluster", "agent"] as const)(
-    "of somebody else are not waited for, nor is that tried again, with preset %s",
+    "of another parent cannot be waited for, without retries, with preset %s",
     async (preset) => {
       const stranger = task("stranger", (id: string, ctx) => ctx.waitFor([{ id, created: false }]));
       const perdure = await begin([stranger]);
@@ -279,10 +279,10 @@ describe.each(WAYS)("a family (%s)", { timeout: 60_000 }, (way) => {
     ["an unknown field", (ctx) => ctx.submit(double, 1, { retry: { maxAttempt: 3 } as object })],
     ["a kind without a name", (ctx) => ctx.submit("", 1)],
     ["too much input", (ctx) => ctx.submit("double", "x".repeat(2_000_000))],
-    ["input that is no JSON", (ctx) => ctx.submit("double", { n: 1n })],
+    ["input that is not JSON", (ctx) => ctx.submit("double", { n: 1n })],
     ["another parent", (ctx) => ctx.submit(double, 1, { parent: "x" } as object)],
-    ["a wait for no list", (ctx) => ctx.waitFor(7 as never)],
-  ])("is not tried again for a mistake in its call: %s", async (_, mistake) => {
+    ["a wait without a list", (ctx) => ctx.waitFor(7 as never)],
+  ])("is not retried after an invalid call: %s", async (_, mistake) => {
     const lead = task("lead", (_: null, ctx) => mistake(ctx));
     const perdure = await begin([lead]);
     const job = await perdure.submit(lead, null, { retry: { maxAttempts: 3, backoff: { initial: 1 } } });

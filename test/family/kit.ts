@@ -1,4 +1,5 @@
-/** Families on every way to have one: an engine of this process on either store, and a worker of a server. */
+/** Parents and children on every kind of worker: an engine of this process on either store, and a worker of a
+ *  server. */
 import { onTestFinished } from "vitest";
 import { Perdure } from "../../src/index.ts";
 import { tempFile } from "../kit.ts";
@@ -7,7 +8,8 @@ import { startServer } from "../server/kit.ts";
 import { inFull } from "../tier.ts";
 
 export type Way = "sqlite" | "postgres" | "http";
-/** A worker of a server goes through all that an engine of this process does; those have their turn in the second tier. */
+/** A worker of a server exercises everything that an engine of this process does; the engines are tested in the second
+ *  tier. */
 export const WAYS = inFull<Way>(["http", "sqlite", "postgres"]);
 
 export async function openWay(way: Way): Promise<Perdure> {

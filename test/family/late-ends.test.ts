@@ -1,11 +1,12 @@
-/** A child's end is written when it is written: its instant may lie before the start of a run that still found it running. */
+/** The time of a child's end is set when it is written: it may lie before the start of an attempt that still found it
+ *  running. */
 import { Client } from "pg";
 import { expect, it, onTestFinished, vi } from "vitest";
 import { Perdure, task } from "../../src/index.ts";
 import { gate, openBench } from "../kit.ts";
 import { newSchema } from "../postgres/kit.ts";
 
-it("a run that waits for a child whose end is on its way to the database is not failed for it", async () => {
+it("an attempt that waits for a child whose end is about to be stored does not fail because of it", async () => {
   const bench = await openBench({ services: false });
   const id = await bench.submit("loop", { delayMs: 1_000 });
   const child = await bench.submit("child", { parent: { id, attempt: null } });
@@ -30,7 +31,7 @@ it("a run that waits for a child whose end is on its way to the database is not 
   await sent.passed;
   bench.clock.moveTo(bench.clock.now() + 1); // one millisecond later the parent starts,
   const [parent] = (await bench.engine.claim(two, { limit: 1 })).jobs;
-  const [seen] = await bench.engine.awaitedChildren({ jobId: id, attempt: 1 }, [child]); // finds a child that runs,
+  const [seen] = await bench.engine.awaitedChildren({ jobId: id, attempt: 1 }, [child]); // finds a running child,
   expect(seen?.state).toBe("running");
   mayArrive.open();
   await ended;
@@ -39,7 +40,7 @@ it("a run that waits for a child whose end is on its way to the database is not 
   expect(await bench.job(id)).toMatchObject({ state: "queued", reason: null });
 });
 
-it("nor is one on PostgreSQL, where the end waits for a lock", { timeout: 60_000 }, async () => {
+it("nor does one on PostgreSQL, where the end waits for a lock", { timeout: 60_000 }, async () => {
   const { url, schema } = newSchema("late");
   const perdure = await Perdure.open({ url });
   onTestFinished(() => perdure.close({ grace: 0 }));

@@ -1,12 +1,12 @@
-/** How many children and labels a job may have, whose keys are whose, and that those it has are found all the same. */
+/** How many children and labels a job may have, the scope of keys, and that existing children are still found. */
 import { describe, expect, it } from "vitest";
 import { LIMITS } from "../../src/engine/limits.ts";
 import { openBench } from "../kit.ts";
 import { inFull } from "../tier.ts";
 import { openWay } from "./kit.ts";
 
-describe("a child within a transaction of the caller's", () => {
-  it("is refused: its parent would be locked for as long as that lasts", async () => {
+describe("a child within the caller's transaction", () => {
+  it("is refused: its parent would be locked for the duration", async () => {
     const bench = await openBench();
     const id = await bench.submit("parent");
     const { policy } = await bench.job(id);
@@ -17,7 +17,7 @@ describe("a child within a transaction of the caller's", () => {
 });
 
 describe("a job with very many children", () => {
-  it("is refused more than ten thousand, and finds those that it has", { timeout: 60_000 }, async () => {
+  it("is refused more than ten thousand, and finds the existing ones", { timeout: 60_000 }, async () => {
     const bench = await openBench();
     const id = await bench.submit("parent");
     const policy = (await bench.job(id)).policy;
@@ -43,7 +43,7 @@ describe("a job with very many children", () => {
 });
 
 describe("the key of a child", () => {
-  it("can be taken by nobody else", async () => {
+  it("can be used by no other job", async () => {
     const bench = await openBench();
     const id = await bench.submit("parent");
     const { policy } = await bench.job(id);
@@ -59,7 +59,7 @@ describe("the key of a child", () => {
   });
 });
 
-it("resources are no labels that count", async () => {
+it("resources do not count as labels", async () => {
   const bench = await openBench();
   const labels = (count: number) => Object.fromEntries(Array.from({ length: count }, (_, i) => [`l${i}`, "x"]));
   const needs = { "resource/cpu": "1000", "resource/memory": "1" };

@@ -1,4 +1,4 @@
-/** What wakes a parent or passes on a cancel may be lost with its process. The store knows, and a sweep finds it. */
+/** What wakes a parent or passes on a cancel may be lost with its process. The store has it, and a sweep finds it. */
 import { describe, expect, it, vi } from "vitest";
 import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
 import { task } from "../../src/index.ts";
@@ -51,8 +51,8 @@ describe("a wake that was lost", () => {
   });
 });
 
-describe("a job that waits for what cannot come", () => {
-  /** A run of kind `loop` that says it waits for these, and what became of it. */
+describe("a job with an impossible wait", () => {
+  /** An attempt of kind `loop` that reports to wait for these, and its result. */
   async function waiting(bench: Bench, children: (id: string) => readonly string[]) {
     const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1 };
     const session = await bench.engine.openSession({ ...request, kinds: ["loop"] });
@@ -67,7 +67,7 @@ describe("a job that waits for what cannot come", () => {
     return { id, state, reason, outcome: attempt?.outcome, message: attempt?.failure?.message };
   }
 
-  it("fails at once: itself, a stranger, no job at all, nothing", async () => {
+  it("fails at once: for itself, another's job, no job, nothing", async () => {
     const bench = await openBench();
     const stranger = await bench.submit("child");
     for (const [children, said] of [
@@ -83,7 +83,7 @@ describe("a job that waits for what cannot come", () => {
     }
   });
 
-  it("and so does one that waits again and again for the same ends: it would run for nothing for ever", async () => {
+  it("fails too if it waits repeatedly for the same ended jobs: it would run forever without progress", async () => {
     const bench = await openBench();
     const parents = await bench.submit("loop", { delayMs: 5_000 });
     const children: string[] = [];
@@ -101,7 +101,7 @@ describe("a job that waits for what cannot come", () => {
       await bench.settled();
       return bench.job(parents);
     };
-    // Now and then may be by chance: the end may have been on its way when the run looked.
+    // Occasionally it may be by chance: the end may have been in progress when the attempt checked.
     for (let attempt = 1; attempt <= 4; attempt++) {
       expect(await wait(attempt)).toMatchObject({ state: "queued", reason: null });
     }
@@ -109,13 +109,13 @@ describe("a job that waits for what cannot come", () => {
     expect((await bench.attempts(parents))[4]?.failure?.message).toBe(
       "waitFor() was called repeatedly for children that had ended before this attempt started",
     );
-    // Waits of an earlier chapter prove nothing.
+    // Waits of an earlier chapter do not count.
     await bench.engine.command(parents, { kind: "redrive" });
     expect(await wait(6)).toMatchObject({ state: "queued", reason: null });
   });
 });
 
-describe("a parent that is redriven while its cancel is still on its way", () => {
+describe("a parent that is redriven while its cancel is still in progress", () => {
   it("keeps the children of its new chapter", async () => {
     const bench = await openBench();
     const id = await bench.submit("loop");
@@ -128,7 +128,7 @@ describe("a parent that is redriven while its cancel is still on its way", () =>
     const fresh = await bench.submit("child", { parent: { id, attempt: null } });
     await bench.engine.sweepChildren();
     expect([(await bench.job(old)).state, (await bench.job(fresh)).state]).toEqual(["queued", "queued"]);
-    // A second cancel means all of them.
+    // A second cancel applies to all of them.
     await bench.engine.command(id, { kind: "cancel" });
     await bench.engine.sweepChildren();
     expect([(await bench.job(old)).state, (await bench.job(fresh)).state]).toEqual(["cancelled", "cancelled"]);
@@ -136,7 +136,7 @@ describe("a parent that is redriven while its cancel is still on its way", () =>
   });
 });
 
-describe("a cancel that was on its way when parent and child were given a new start", () => {
+describe("a cancel in progress when parent and child were redriven", () => {
   it("does not reach the child's new chapter", async () => {
     const bench = await openBench();
     const id = await bench.submit("loop");
@@ -158,7 +158,7 @@ describe("a cancel that was on its way when parent and child were given a new st
   });
 });
 
-describe("usage that is told", () => {
+describe("reported usage", () => {
   it.each([
     { tokensIn: -1, tokensOut: 0, costUsd: 0 },
     { tokensIn: Number.NaN, tokensOut: 0, costUsd: 0 },
@@ -171,7 +171,7 @@ describe("usage that is told", () => {
     await expect(bench.engine.setUsage("job_x", 1, usage as never)).rejects.toMatchObject({ code: "invalid_config" });
   });
 
-  it("stops no run that spends nothing itself after a redrive that granted more", async () => {
+  it("stops no attempt without usage after a redrive that granted more", async () => {
     const bench = await openBench();
     const policy = resolvePolicy({ maxAttempts: 2, budget: { costUsd: 1 } });
     const id = await bench.submit("think", { policy });

@@ -1,4 +1,4 @@
-/** Children of a parent that was given a new start: which of them start anew, and whose look starts none. */
+/** Children of a redriven parent: which of them are redriven too, and which reads redrive none. */
 import { describe, expect, it, vi } from "vitest";
 import { failure } from "../../src/core/decision/failure.ts";
 import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";
@@ -36,20 +36,20 @@ async function redriven(bench: Bench) {
   return { id, child, ...(await run(bench, session)) };
 }
 
-describe("a run whose cancel was asked for", () => {
-  it("gives no child a new start by submitting it, nor by waiting for it", async () => {
+describe("an attempt with a cancel request", () => {
+  it("redrives no child by submitting it, nor by waiting for it", async () => {
     const bench = await openBench({ services: false });
     const { id, child, held } = await redriven(bench);
     await bench.engine.command(id, { kind: "cancel" });
     await bench.engine.sweepChildren();
-    // Its worker has not heard of it yet.
+    // Its worker has not received it yet.
     expect((await bench.engine.submitChild(held, item)).id).toBe(child);
     expect((await bench.engine.awaitedChildren(held, [child]))[0]?.state).toBe("cancelled");
     await bench.engine.sweepChildren();
     expect((await bench.job(child)).state).toBe("cancelled");
   });
 
-  it("gives none when it has been cancelled for good, and its handler does not know", async () => {
+  it("redrives none after it was cancelled, while its handler does not know", async () => {
     const bench = await openBench({ services: false });
     const { id, child, held, report } = await redriven(bench);
     await bench.engine.command(id, { kind: "cancel" });
@@ -60,7 +60,7 @@ describe("a run whose cancel was asked for", () => {
     expect((await bench.job(child)).state).toBe("cancelled");
   });
 
-  it("gives none where the cancel comes between its look at the parent and the new start", async () => {
+  it("redrives none if the cancel comes between its read of the parent and the redrive", async () => {
     const bench = await openBench({ services: false });
     const { id, child, held } = await redriven(bench);
     const looked = gate();
@@ -82,8 +82,8 @@ describe("a run whose cancel was asked for", () => {
   });
 });
 
-describe("a child that ended before its parent's new start", () => {
-  it("is seen in its new start by two looks at once", async () => {
+describe("a child that ended before its parent was redriven", () => {
+  it("is seen redriven by two concurrent reads", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
     const looks = await Promise.all([
@@ -94,7 +94,7 @@ describe("a child that ended before its parent's new start", () => {
     expect((await bench.job(child)).chapter).toBe(2);
   });
 
-  it("is seen in its new start where an operator was first", async () => {
+  it("is seen redriven if an operator was first", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
     const eventPage = bench.store.events.page.bind(bench.store);
@@ -108,7 +108,7 @@ describe("a child that ended before its parent's new start", () => {
     expect((await bench.job(child)).chapter).toBe(2);
   });
 
-  it("has one new start: when it ended again meanwhile, that is for the parent to judge", async () => {
+  it("is redriven once: if it ended again meanwhile, the parent decides", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await redriven(bench);
     const eventPage = bench.store.events.page.bind(bench.store);
@@ -117,7 +117,7 @@ describe("a child that ended before its parent's new start", () => {
       const found = await eventPage(query);
       if (query.jobId !== child || !isFirst) return found;
       isFirst = false;
-      await bench.engine.awaitedChildren(held, [child]); // another look gives it its new start,
+      await bench.engine.awaitedChildren(held, [child]); // another read redrives it,
       await bench.engine.command(child, { kind: "cancel", by: "operator" }); // and it ends again
       return found;
     });
@@ -126,8 +126,8 @@ describe("a child that ended before its parent's new start", () => {
   });
 });
 
-describe("a child that was cancelled with its parent and ends after the parent's new start", () => {
-  it("is seen in its new start, also where it ends between being judged and being shown", async () => {
+describe("a child that was cancelled with its parent and ends after the parent was redriven", () => {
+  it("is seen redriven, even if it ends between the check and the answer", async () => {
     const bench = await openBench({ services: false });
     const { id, child, session } = await family(bench);
     const stopping = await run(bench, await bench.engine.openSession({ ...request, kinds: ["child"] }));
@@ -146,8 +146,8 @@ describe("a child that was cancelled with its parent and ends after the parent's
   });
 });
 
-describe("a child that went on through its parent's new start", () => {
-  /** The parent failed, which leaves its child alone, and was redriven. */
+describe("a child that kept running while its parent was redriven", () => {
+  /** The parent failed, which does not affect its child, and was redriven. */
   async function goingOn(bench: Bench) {
     const { id, child, session } = await family(bench);
     const first = await run(bench, session);
@@ -165,7 +165,7 @@ describe("a child that went on through its parent's new start", () => {
     expect((await bench.engine.awaitedChildren(held, [child]))[0]?.state).toBe("cancelled");
   });
 
-  it("stays failed when it fails: its parent judges that", async () => {
+  it("stays failed when it fails: its parent decides", async () => {
     const bench = await openBench({ services: false });
     const { child, held } = await goingOn(bench);
     const work = await run(bench, await bench.engine.openSession({ ...request, kinds: ["child"] }));
@@ -174,7 +174,7 @@ describe("a child that went on through its parent's new start", () => {
     expect(seen).toMatchObject({ state: "failed", failure: { message: "broken" } });
   });
 
-  it("is not ended by a cancel that was taken back while it was on its way", async () => {
+  it("is not ended by a cancel that was withdrawn while in progress", async () => {
     const bench = await openBench({ services: false });
     const { id, child, session } = await family(bench);
     const lost = vi.spyOn(bench.store.children, "cascades").mockRejectedValue(new Error("not yet"));
@@ -183,7 +183,7 @@ describe("a child that went on through its parent's new start", () => {
     lost.mockRestore();
     const amend = bench.store.amend.bind(bench.store);
     vi.spyOn(bench.store, "amend").mockImplementationOnce(async (...given) => {
-      // Before the children are asked: the whole second chapter of the parent.
+      // Before the children get the cancel: the whole second chapter of the parent.
       await bench.engine.command(id, { kind: "redrive" });
       const { held, report } = await run(bench, session);
       expect((await bench.engine.submitChild(held, item)).id).toBe(child);

@@ -1,4 +1,4 @@
-/** Cancels on their way from parents to children, and wakes from children to parents: many at once, one beside the other. */
+/** Cancels passed from parents to children, and wakes from children to parents: many at once, and concurrently. */
 import { expect, it, vi } from "vitest";
 import { failure } from "../../src/core/decision/failure.ts";
 import { decideCommand } from "../../src/core/job/command.ts";
@@ -16,7 +16,7 @@ async function families(bench: Bench, count: number) {
   return ids;
 }
 
-it("a cancel is passed on however many others were taken back", async () => {
+it("a cancel is passed on however many others were withdrawn", async () => {
   const bench = await openBench({ services: false });
   const many = await families(bench, 250);
   const lost = vi.spyOn(bench.store.children, "cascades").mockRejectedValue(new Error("not yet"));
@@ -33,7 +33,7 @@ it("a cancel is passed on however many others were taken back", async () => {
   expect((await bench.job(many[0]?.child ?? "")).state).toBe("queued");
 });
 
-/** A parent, a child of it that has ended, one of that one that has ended too, and what it left behind. */
+/** A parent, an ended child, an ended grandchild, and a live job below that. */
 async function withEndedBetween(bench: Bench) {
   const parent = await bench.submit("parent");
   const upper = await bench.submit("upper", { parent: { id: parent, attempt: null } });
@@ -51,7 +51,7 @@ async function hold(bench: Bench, kind: string) {
   return (await bench.engine.claim(session, { limit: 100 })).jobs;
 }
 
-/** Runs all that are due of a kind, badly, so that they may be redriven. */
+/** Runs all due jobs of a kind and fails them, so that they may be redriven. */
 async function end(bench: Bench, kind: string): Promise<void> {
   for (const { id, token, attempt } of await hold(bench, kind)) {
     const from = { kind: "worker", token, reportId: `${id} ${attempt}` } as const;
@@ -61,7 +61,7 @@ async function end(bench: Bench, kind: string): Promise<void> {
   }
 }
 
-/** Cancels without passing it on, as a process that ends in between. */
+/** Cancels without passing it on, like a process that exits in between. */
 async function cancelOnly(bench: Bench, id: string): Promise<void> {
   const now = bench.clock.now();
   const command = { jobId: id, command: { kind: "cancel" } as const };
@@ -70,7 +70,7 @@ async function cancelOnly(bench: Bench, id: string): Promise<void> {
 
 const stateOf = async (bench: Bench, id: string) => (await bench.job(id)).state;
 
-it("a cancel reaches those who live below children that have ended, and says nothing to the ended ones", async () => {
+it("a cancel reaches live jobs below ended children, and does not change the ended ones", async () => {
   const bench = await openBench({ services: false });
   const { parent, upper, lower, left } = await withEndedBetween(bench);
   const running = await bench.submit("running", { parent: { id: left, attempt: null } });
@@ -85,7 +85,7 @@ it("a cancel reaches those who live below children that have ended, and says not
   expect(await stateOf(bench, other)).toBe("queued");
   const events = (await bench.store.events.page({ after: 0, limit: 100, jobId: left })).events;
   expect(events.at(-1)).toMatchObject({ name: "job.cancelled", data: { by: `parent:${lower}` } });
-  // It is over: nothing is left to be done, and nothing is written again.
+  // It is complete: nothing is left to be done, and nothing is written again.
   expect(await bench.store.children.cascades(10)).toEqual([]);
   const seq = await bench.store.events.lastSeq();
   await bench.engine.sweepChildren();
@@ -113,14 +113,14 @@ it("a cancel goes through more ended children than one page has", async () => {
   expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
-it("a cancel that was taken back does not reach those below ended children any more", async () => {
+it("a withdrawn cancel no longer reaches jobs below ended children", async () => {
   const bench = await openBench({ services: false });
   const { parent, left } = await withEndedBetween(bench);
   await cancelOnly(bench, parent);
   const reachable = bench.store.children.reachable.bind(bench.store);
   vi.spyOn(bench.store.children, "reachable").mockImplementation(async (query) => {
     const page = await reachable(query);
-    // The last moment: the living one has been found, and is to be asked.
+    // The last moment: the live job has been found, and is about to get the cancel.
     if (page.jobs.some(({ jobId }) => jobId === left)) await bench.engine.command(parent, { kind: "redrive" });
     return page;
   });
@@ -129,7 +129,7 @@ it("a cancel that was taken back does not reach those below ended children any m
   expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
-it("an ended child that is given a new start while a cancel is passed on is cancelled as one that lives", async () => {
+it("an ended child that is redriven while a cancel is passed on is cancelled like a live one", async () => {
   const bench = await openBench({ services: false });
   const { parent, upper, lower, left } = await withEndedBetween(bench);
   await cancelOnly(bench, parent);
@@ -141,7 +141,7 @@ it("an ended child that is given a new start while a cancel is passed on is canc
   });
   await bench.engine.sweepChildren();
   expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["queued", "queued"]);
-  expect(await bench.store.children.cascades(10)).toEqual([parent]); // it is not done yet
+  expect(await bench.store.children.cascades(10)).toEqual([parent]); // it is not complete yet
   looked.mockRestore();
   await bench.engine.sweepChildren();
   expect([await stateOf(bench, lower), await stateOf(bench, left)]).toEqual(["cancelled", "cancelled"]);
@@ -149,7 +149,7 @@ it("an ended child that is given a new start while a cancel is passed on is canc
   expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
-it("a child that ends in the moment it is to be asked leaves nobody behind", async () => {
+it("jobs below a child that ends when it would get the cancel are still reached", async () => {
   const bench = await openBench({ services: false });
   const parent = await bench.submit("parent");
   const child = await bench.submit("child", { parent: { id: parent, attempt: null } });
@@ -166,7 +166,7 @@ it("a child that ends in the moment it is to be asked leaves nobody behind", asy
   expect(await bench.store.children.cascades(10)).toEqual([]);
 });
 
-it("a cancel of a job that has ended reaches nobody", async () => {
+it("a cancel of an ended job reaches no child", async () => {
   const bench = await openBench({ services: false });
   const { upper, left } = await withEndedBetween(bench);
   expect(await bench.engine.command(upper, { kind: "cancel" })).toMatchObject({ changed: false });
@@ -219,7 +219,7 @@ it("a wake that was lost is found by the next sweep, however many parents wait",
     })),
   );
   await bench.settled();
-  // The child of the last one is ended by a process that dies before it can wake the parent.
+  // The child of the last one is ended by a process that exits before it can wake the parent.
   const now = bench.clock.now();
   const command = { jobId: children.at(-1) as string, command: { kind: "cancel" } as const };
   await bench.store.amend([command], now, (job, asked) => decideCommand(job, asked, now));
@@ -229,7 +229,7 @@ it("a wake that was lost is found by the next sweep, however many parents wait",
   expect((await bench.job(last)).state).toBe("queued");
 });
 
-it("a cancel reaches all children, also where files of one cannot be removed", async () => {
+it("a cancel reaches all children, even if files of one cannot be removed", async () => {
   const bench = await openBench({ services: false });
   const outputs = { tidy: () => Promise.reject(new Error("EACCES: permission denied")), delete: async () => {} };
   const newId = idMaker({ now: bench.clock.now, randomBytes: (bytes) => void crypto.getRandomValues(bytes) });

@@ -1,5 +1,5 @@
-/** What is said between parents and children is about states and ids: payloads and results of a megabyte each, and thousands
- *  of them, are not read for it. */
+/** Coordination of parents and children only needs states and ids: payloads and results of a megabyte each, and
+ *  thousands of them, are not read for it. */
 import { expect, it, vi } from "vitest";
 import { failure } from "../../src/core/decision/failure.ts";
 import { decideCommand } from "../../src/core/job/command.ts";
@@ -18,7 +18,7 @@ async function heavyFamily(bench: Bench): Promise<{ readonly id: string; readonl
   return { id, children };
 }
 
-/** Notes how much text the store answers with, and how many bodies are among it. */
+/** Counts the text that the store returns, and how many bodies are in it. */
 function weigh(bench: Bench): { heavy: number } {
   const read = { heavy: 0 };
   const spy = <Part extends object>(part: Part, verb: keyof Part) => {
@@ -40,13 +40,13 @@ it("a cancel is passed on without a payload being read", async () => {
   const read = weigh(bench);
   await bench.engine.command(id, { kind: "cancel" });
   await bench.engine.sweepChildren();
-  expect(read.heavy).toBe(1); // of the parent, for whoever gave the command
+  expect(read.heavy).toBe(1); // of the parent, for the caller of the command
   vi.restoreAllMocks();
   const states = (await bench.store.facts(children)).map((job) => job?.state);
   expect(new Set(states)).toEqual(new Set(["cancelled"]));
 });
 
-it("a wait is judged, and ended, without a payload being read", async () => {
+it("a wait is validated, and ended, without a payload being read", async () => {
   const bench = await openBench({ services: false });
   const { id, children } = await heavyFamily(bench);
   const request = { namespace: "default", name: "w", host: "h", pid: 1, queues: null, labels: {}, slots: 1 };
@@ -65,7 +65,7 @@ it("a wait is judged, and ended, without a payload being read", async () => {
   expect(read.heavy).toBe(0);
 });
 
-it("all children are told, in pages of a bounded size, and how they failed without their attempts being read", async () => {
+it("all children are returned, in pages of bounded size, with their failures and without reading their attempts", async () => {
   const bench = await openBench({ services: false });
   const id = await bench.submit("parent");
   const { policy } = await bench.job(id);

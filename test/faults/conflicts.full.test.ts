@@ -1,5 +1,5 @@
-/** F29: transactions that the server rolls back for the sake of others: deadlocks with somebody who locks in another
- *  order, and failures of serialization. They are tried again inside, and nobody is refused. */
+/** F29: transactions that the server rolls back because of others: deadlocks with a client that locks in another order,
+ *  and serialization failures. They are retried internally, and no call is refused. */
 import type { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask, until, withClient } from "../postgres/client.ts";
@@ -12,11 +12,12 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop("immediate"));
 
-describe("a deadlock with somebody who locks jobs in the opposite order", () => {
-  /** Who waits looks for a deadlock once, after this time. The engine looks first, and so is the one rolled back. */
+describe("a deadlock with a client that locks jobs in the opposite order", () => {
+  /** A waiting session checks for a deadlock after this time. The engine checks first, and so is the one rolled
+   *  back. */
   const address = (schema: string) => `${server.url}?schema=${schema}&options=-c%20deadlock_timeout%3D1500ms`;
 
-  /** Locks the last job, lets the engine lock the others and wait for it, and then asks for those. */
+  /** Locks the last job, lets the engine lock the others and wait for it, and then requests those. */
   async function cross(foreign: Client, schema: string, act: () => Promise<unknown>): Promise<unknown> {
     const before = deadlocks();
     await foreign.query("SET deadlock_timeout = '30s'");
@@ -82,7 +83,7 @@ describe("a deadlock with somebody who locks jobs in the opposite order", () => 
 });
 
 it(
-  "failures of serialization, every few statements, are tried again",
+  "serialization failures, every few statements, are retried",
   async () => {
     const url = `${server.url}?schema=again`;
     const scene = await openScene({ url });

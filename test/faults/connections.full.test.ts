@@ -1,5 +1,5 @@
-/** F27: connections run out, on our side or on the server's. Calls wait for a bounded time and then say so; renewals
- *  have a connection of their own, so that no worker is taken for dead because others are waiting. */
+/** F27: connections are exhausted, on our side or on the server's. Calls wait for a bounded time and then report it;
+ *  renewals have a reserved connection, so that no worker counts as lost because others wait. */
 import { Client } from "pg";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import type { JobHandle } from "../../src/index.ts";
@@ -16,14 +16,14 @@ beforeAll(async () => {
 });
 afterAll(() => server.stop("immediate"));
 
-/** Handlers that are still at work when everything is over. */
+/** Handlers that are still running when everything is over. */
 async function hold(scene: Scene, count: number) {
   const jobs: JobHandle<unknown>[] = [];
   for (let i = 1; i <= count; i++) jobs.push(await scene.perdure.submit("job", { n: -i, work: "hold" }));
   await until("they run", async () => jobs.every(({ id }) => scene.starts.includes(`${id} 1`)));
   return {
     async expectKept(): Promise<void> {
-      expect(scene.aborts, "nobody was told to stop").toEqual([]);
+      expect(scene.aborts, "no handler was aborted").toEqual([]);
       scene.release();
       for (const job of jobs) expect(await job.result({ timeout: "30s" })).toEqual({ attempt: 1 });
     },
@@ -37,14 +37,14 @@ async function waitingForLocks(): Promise<number> {
 
 describe("a pool whose connections all wait", () => {
   it(
-    "renews its leases all the same, and goes on when it can",
+    "still renews its leases, and continues when it can",
     async () => {
       const url = `${server.url}?schema=pool`;
       const scene = await openScene({ url, lease: LEASE_MS, connections: 2 });
       const held = await hold(scene, 4);
       const answers: Answers = { acknowledged: new Map(), refused: [] };
       await withClient(server.url, async (foreign) => {
-        // Keys that somebody is about to take: whoever submits with them waits to see what becomes of that.
+        // Keys that another transaction is about to take: submits with them wait for its outcome.
         await foreign.query("BEGIN");
         const values = "SELECT 'default', 'n-' || n, 'job_x', 'x', 0 FROM generate_series(0, 2, 2) n";
         await foreign.query(`INSERT INTO pool.submit_key (namespace, key, id, body_hash, at) ${values}`);
@@ -52,7 +52,7 @@ describe("a pool whose connections all wait", () => {
         await until("one waits", async () => (await waitingForLocks()) === 1);
         const second = submitKeyed(scene, 2, answers);
         await until("all connections of the pool wait", async () => (await waitingForLocks()) === 2);
-        // It has its turn when one that waits gives up its lock for a moment, or is told that there is no room.
+        // It gets its turn when a waiting call releases its lock for a moment, or is refused.
         await submitOne(scene.perdure, 4, false, answers);
         for (const { code } of answers.refused) expect(code).toBe("store_unavailable");
         const [session] = await ask<{ late: boolean }>(
@@ -70,7 +70,7 @@ describe("a pool whose connections all wait", () => {
   );
 
   it(
-    "renews its leases although another engine stands still in the middle of its beat",
+    "renews its leases although another engine hangs in the middle of its beat",
     async () => {
       const url = `${server.url}?schema=beat`;
       const scene = await openScene({ url, lease: LEASE_MS, connections: 2 });
@@ -79,8 +79,8 @@ describe("a pool whose connections all wait", () => {
       await withClient(server.url, async (foreign) => {
         await foreign.query("BEGIN");
         await foreign.query("SELECT FROM beat.meta ORDER BY name FOR UPDATE"); // as a beat begins
-        await pass(7_000); // longer than a lease, and than the patience of a call
-        expect(scene.aborts, "nobody was told to stop").toEqual([]);
+        await pass(7_000); // longer than a lease, and than the retries of a call
+        expect(scene.aborts, "no handler was aborted").toEqual([]);
         await foreign.query("ROLLBACK");
       });
       await submits.more(10);
@@ -97,7 +97,7 @@ async function submitKeyed(scene: Scene, n: number, { acknowledged }: Answers) {
 }
 
 it(
-  "a server without a free connection: calls wait, then say so, and nothing is lost",
+  "a server without a free connection: calls wait, then fail with the reason, and nothing is lost",
   async () => {
     const url = `${server.url}?schema=no_room`;
     const scene = await openScene({ url, lease: LEASE_MS, connections: 3 });
@@ -105,11 +105,11 @@ it(
     const submits = stream(scene.perdure, { writers: 3, everyMs: 25 });
     await submits.more(30);
 
-    const [guard] = await openClients(1); // asked before there is no room for questions
+    const [guard] = await openClients(1); // connected before all connections are taken
     const took: Client[] = [];
     onTestFinished(async () => void (await Promise.all(took.map((client) => client.end()))));
     const OURS = "FROM pg_stat_activity WHERE application_name = 'perdure'";
-    /** One that the engine gets in between is taken from it, too. */
+    /** Also takes connections that the engine gets in between. */
     const takeAll = async () => {
       while ((await guard?.query(`SELECT pg_terminate_backend(pid) ${OURS}`))?.rowCount !== 0) {
         took.push(...(await openClients(MAX_CONNECTIONS)));
@@ -122,20 +122,20 @@ it(
       return refused("store_unavailable") >= 3;
     });
     expect(performance.now() - began).toBeLessThan(30_000);
-    // Those whose connection was taken away under them cannot know.
+    // Calls whose connection was taken away have an unknown outcome.
     expect(refused("store_unavailable") + refused("store_unknown")).toBe(submits.refused.length);
 
     await Promise.all([...took.splice(0), guard as Client].map((client) => client.end()));
     await submits.more(30);
     await submits.stop();
-    scene.aborts.length = 0; // silent for longer than a lease, its handlers were told, and went on
+    scene.aborts.length = 0; // silent for longer than a lease, its handlers were aborted, and continued
     await held.expectKept();
     await expectSound(url, scene, submits);
   },
   TEST_MS,
 );
 
-/** As many as there is room for. */
+/** As many as the server accepts. */
 async function openClients(count: number): Promise<Client[]> {
   const clients: Client[] = [];
   for (let i = 0; i < count; i++) {

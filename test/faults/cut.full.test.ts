@@ -1,6 +1,6 @@
-/** F25: the connection breaks at the worst moments: when a statement has been sent, when it is done and its answer is on
- *  the way. Whoever submits learns whether the job is stored, or that it is unknown; a repeat makes no second job, and
- *  no report is recorded twice. */
+/** F25: the connection breaks at the worst moments: after a statement was sent, or after it was executed and before its
+ *  answer arrived. A submitter learns whether the job is stored, or that this is unknown; a repeat creates no second
+ *  job, and no report is recorded twice. */
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { type Action, type ClientMessage, startProxy } from "../postgres/chaos-proxy.ts";
 import { until } from "../postgres/client.ts";
@@ -20,7 +20,7 @@ async function proxied(schema: string) {
   return { proxy, direct, through: direct.replace(`:${server.port}/`, `:${proxy.port}/`) };
 }
 
-/** A statement of the engine's with this name is about to be run. The portal has none, and the name ends with a NUL. */
+/** A named statement of the engine is about to be run. The portal has no name, and the name ends with a NUL. */
 const runs =
   (...names: string[]) =>
   (message: ClientMessage) =>
@@ -41,7 +41,7 @@ const SPOTS = {
 
 describe.each<Action>(["cut-before", "cut-after", "cut-reply"])("a connection that is cut (%s)", (action) => {
   it(
-    "again and again at every kind of statement costs nobody anything",
+    "repeatedly at every kind of statement loses nothing",
     async () => {
       const { proxy, through, direct } = await proxied(action.replace("-", "_"));
       const scene = await openScene({ url: through, lease: "2s" });
@@ -54,7 +54,7 @@ describe.each<Action>(["cut-before", "cut-after", "cut-reply"])("a connection th
       for (const [, rule] of rules) rule.remove();
       await submits.more(10);
       await submits.stop();
-      expect(submits.refused, "what may be repeated is repeated").toEqual([]);
+      expect(submits.refused, "repeatable calls are repeated").toEqual([]);
 
       const again = { acknowledged: new Map<number, string>(), refused: [] };
       for (const n of submits.acknowledged.keys()) if (n % 2 === 0) await submitOne(scene.perdure, n, true, again);
@@ -67,7 +67,7 @@ describe.each<Action>(["cut-before", "cut-after", "cut-reply"])("a connection th
 });
 
 it(
-  "a submit whose every try is cut when it is done is unknown, and stored once",
+  "a submit cut after every try has an unknown outcome, and is stored once",
   async () => {
     const { proxy, through, direct } = await proxied("unknown");
     const scene = await openScene({ url: through, lease: "15s" });

@@ -1,5 +1,5 @@
-/** F31 on PostgreSQL: its disk is really full for 20 s. What is refused is counted, not logged one by one; doctor names the cause;
- *  with space again everything goes on by itself. */
+/** F31 on PostgreSQL: its disk is really full for 20 s. Refusals are counted, not logged one by one; doctor reports the
+ *  cause; with space again everything continues by itself. */
 import { execFile, spawnSync } from "node:child_process";
 import { chmodSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -14,7 +14,7 @@ const TEST_MS = 240_000;
 const FULL_S = 20;
 const NAMESPACE = ["-m", "--propagation", "private"];
 
-/** Null: a small disk can be mounted here. */
+/** Null: a small disk can be mounted here; otherwise the reason why not. */
 function whyNoDisk(): string | null {
   if (process.platform !== "linux") return "mount namespaces are of Linux";
   if (process.getuid?.() !== 0) return "only root may mount";

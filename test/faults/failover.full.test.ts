@@ -1,12 +1,13 @@
-/** F22, one round: the primary dies under load, its synchronous standby takes over behind the same address. All that
- *  was acknowledged is there, and work goes on by itself. `npm run test:failover` does many rounds, with figures. */
+/** F22, one round: the primary is killed under load, and its synchronous standby takes over at the same address.
+ *  Everything acknowledged exists, and work continues by itself. `npm run test:failover` does many rounds, with
+ *  figures. */
 import { expect, it, onTestFinished } from "vitest";
 import { startPair } from "../failover/pair.ts";
 import { until } from "../postgres/client.ts";
 import { expectSound, openScene, stream, TEST_MS } from "./kit.ts";
 
 it(
-  "a failover to a synchronous standby loses nothing that was acknowledged, and is waited out",
+  "a failover to a synchronous standby loses nothing acknowledged, and calls wait for it",
   async () => {
     const pair = await startPair();
     onTestFinished(() => pair.stop());
@@ -19,7 +20,7 @@ it(
     await until("jobs are run again", async () => scene.starts.length > begun);
     expect(performance.now() - promotedAt).toBeLessThan(15_000); // 5 s is the goal; the script measures
     await submits.stop();
-    // How long the promotion takes is PostgreSQL's affair: calls wait for five seconds.
+    // The duration of the promotion depends on PostgreSQL: calls wait for five seconds.
     for (const { code } of submits.refused) expect(["store_unavailable", "store_unknown"]).toContain(code);
     if (promotedAt - crashedAt < 3_500) expect(submits.refused).toEqual([]);
     await expectSound(`${pair.direct}?schema=failover`, scene, submits);

@@ -1,6 +1,7 @@
-/** A server on a PostgreSQL whose disk is really full, and then has space again. A program of its own, because it mounts: start it
- *  in a mount namespace, as `disk-full.full.test.ts` does. Prints what it saw as one line of JSON. The disk is a small tmpfs;
- *  PostgreSQL's write-ahead log is on it too with `--log beside`, and on another disk with `--log elsewhere`. */
+/** A server on a PostgreSQL whose disk is really full, and then has space again. A separate program, because it mounts:
+ *  start it in a mount namespace, as `disk-full.full.test.ts` does. Prints its observations as one line of JSON. The
+ *  disk is a small tmpfs; PostgreSQL's write-ahead log is on it too with `--log beside`, and on another disk with
+ *  `--log elsewhere`. */
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { mkdirSync, openSync, readFileSync, rmSync, statfsSync, symlinkSync, writeFileSync } from "node:fs";
@@ -15,10 +16,10 @@ export interface FullDisk {
   readonly full: { readonly answers: Record<string, number>; readonly ready: Record<string, number> };
   readonly after: { readonly answers: Record<string, number> };
   readonly acknowledged: number;
-  /** Acknowledged, and not found afterwards; refused as not stored, and found. */
+  /** Acknowledged but not found afterwards; refused as not stored but found. */
   readonly lost: number;
   readonly leftovers: number;
-  /** Of the server, from the first refusal on. */
+  /** The server's log, from the first refusal on. */
   readonly log: string;
   readonly doctor: { readonly code: number | null; readonly stdout: string };
   readonly doctorAfter: { readonly code: number | null; readonly stdout: string };
@@ -28,14 +29,14 @@ export interface FullDisk {
 const DIST = process.env.PERDURE_TEST_DIST ?? fileURLToPath(new URL("../../dist", import.meta.url));
 const PROGRAM = join(DIST, "cli", "main.js");
 const MIB = 1_024 * 1_024;
-/** Enough for the programs of PostgreSQL too, where they have to be copied. */
+/** Enough for the programs of PostgreSQL too, if they have to be copied. */
 const DISK_BYTES = 300 * MIB;
-/** What is left for jobs before the disk is full. */
+/** Space for jobs before the disk is full. */
 const LEFT_BYTES = 40 * MIB;
-/** Large, and not to be compressed. */
+/** Large, and not compressible. */
 const PAYLOAD_BYTES = 100_000;
 const CLIENTS = 4;
-/** More than the silence after which trouble is over. */
+/** Longer than the silence after which a problem counts as over. */
 const QUIET_MS = 8_000;
 
 class Load {

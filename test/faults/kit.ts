@@ -1,6 +1,6 @@
-/** What the fault tests share: an engine with a worker on a PostgreSQL server, a stream of submits that goes on through
- *  the fault and keeps account of every answer, and the reckoning at the end: what was acknowledged is there once, has
- *  ended once, and nobody was taken for dead because the database was away. */
+/** Shared by the fault tests: an engine with a worker on a PostgreSQL server, a stream of submits that continues
+ *  through the fault and records every answer, and the final check: everything acknowledged exists once and has ended
+ *  once, and no worker counts as lost because the database was away. */
 
 import { setTimeout as pass } from "node:timers/promises";
 import { expect, onTestFinished } from "vitest";
@@ -15,12 +15,12 @@ import { until } from "../postgres/client.ts";
 
 export { pass };
 
-/** A test as a whole: above the deadlines within it, so that those speak first. */
+/** Timeout of a whole test: longer than the deadlines within it, so that those are reported first. */
 export const TEST_MS = 90_000;
 
 export type Work = "quick" | "slow" | "fail-first" | "hold";
 
-/** What the n-th submit of a stream asks for. */
+/** The n-th submit of a stream. */
 function workOf(n: number): Work {
   return n % 10 === 7 ? "fail-first" : n % 10 === 3 ? "slow" : "quick";
 }
@@ -28,11 +28,11 @@ function workOf(n: number): Work {
 export interface Scene {
   readonly perdure: Perdure;
   readonly worker: WorkerHandle;
-  /** Runs, as `job attempt`, when they began. */
+  /** Attempts that have started, as `job attempt`. */
   readonly starts: string[];
-  /** Runs that were told to stop. */
+  /** Attempts that were aborted. */
   readonly aborts: string[];
-  /** What engine and worker said, as `level: message`. */
+  /** The log of engine and worker, as `level: message`. */
   readonly logged: string[];
   /** Lets handlers of `hold` end. */
   release(): void;
@@ -41,18 +41,18 @@ export interface Scene {
 export interface SceneOptions extends OpenOptions {
   readonly url: string;
   readonly concurrency?: number;
-  /** How long a handler may go on after it was told to stop; one that was told for silence alone may go on. */
+  /** How long a handler may run after it was aborted; one that was aborted only for a lost connection may continue. */
   readonly stopGrace?: Duration;
 }
 
 const KEPT = { succeeded: false, failed: false, cancelled: false } as const;
 
-/** Closed when the test is over; register what it stands on first. */
+/** Closed after the test; register what it depends on first. */
 export async function openScene({ concurrency = 8, stopGrace = "300ms", ...options }: SceneOptions): Promise<Scene> {
   const [starts, aborts, logged]: string[][] = [[], [], []];
   const logger = (level: string, message: string) => void logged?.push(`${level}: ${message}`);
   const perdure = await Perdure.open({ lease: "15s", retention: KEPT, logger, ...options });
-  onTestFinished(() => perdure.close({ grace: 0 }).catch(() => {})); // the server may be gone for good
+  onTestFinished(() => perdure.close({ grace: 0 }).catch(() => {})); // the server may not come back
   const released = gate();
   const job = task("job", async ({ work }: { n: number; work: Work }, ctx) => {
     starts?.push(`${ctx.jobId} ${ctx.attempt}`);
@@ -70,15 +70,15 @@ export async function openScene({ concurrency = 8, stopGrace = "300ms", ...optio
 export const RETRY = { maxAttempts: 3, backoff: { type: "fixed", delay: "20ms" } } as const;
 
 export interface Answers {
-  /** The id for the n of each submit that was acknowledged. */
+  /** The id for the n of each acknowledged submit. */
   readonly acknowledged: Map<number, string>;
   readonly refused: { readonly n: number; readonly code: string; readonly message: string }[];
 }
 
 export interface Stream extends Answers {
-  /** Resolves when so many more submits have been acknowledged. */
+  /** Resolves when this many more submits have been acknowledged. */
   more(count: number): Promise<void>;
-  /** Resolves when every submit under way has its answer. */
+  /** Resolves when every submit in progress has its answer. */
   stop(): Promise<void>;
 }
 
@@ -87,7 +87,7 @@ export interface StreamOptions {
   readonly everyMs?: number;
   /** Which submits have a key; `n-<n>`. */
   readonly keyed?: (n: number) => boolean;
-  /** Where it begins to count. */
+  /** Where it starts to count. */
   readonly from?: number;
 }
 
@@ -120,7 +120,7 @@ export function stream(perdure: Perdure, options: StreamOptions = {}): Stream {
   };
 }
 
-/** One submit, and its answer in the account. */
+/** One submit, with its answer recorded. */
 export async function submitOne(perdure: Perdure, n: number, keyed: boolean, answers: Answers): Promise<void> {
   try {
     const input = { n, work: workOf(n) };
@@ -132,7 +132,7 @@ export async function submitOne(perdure: Perdure, n: number, keyed: boolean, ans
   }
 }
 
-/** The store itself, for those who look at it. */
+/** Direct access to the store. */
 export async function look<T>(url: string, use: (store: Store) => Promise<T>): Promise<T> {
   const random = Math.random;
   const store = await openStore({ url, clock: systemClock, random, newSecret: () => "x".repeat(32), connections: 2 });
@@ -143,7 +143,7 @@ export async function look<T>(url: string, use: (store: Store) => Promise<T>): P
   }
 }
 
-/** Nothing waits and nothing runs. */
+/** Nothing is queued or running. */
 export async function drained(perdure: Perdure): Promise<void> {
   await until("nothing is queued or running", async () => {
     const queues = await perdure.queues();
@@ -151,7 +151,7 @@ export async function drained(perdure: Perdure): Promise<void> {
   });
 }
 
-/** The reckoning: all workers of the scene have lived through it. Returns the rows by the n of their submit. */
+/** The final check: all workers of the scene have survived. Returns the rows by the n of their submit. */
 export async function expectSound(url: string, scene: Scene, answers: Answers): Promise<Map<number, JobRow>> {
   await drained(scene.perdure);
   return look(url, async (store) => {
@@ -163,11 +163,11 @@ export async function expectSound(url: string, scene: Scene, answers: Answers): 
     }
     for (const [n, id] of answers.acknowledged) expect([n, rows.get(n)?.id]).toEqual([n, id]);
     for (const { n, code } of answers.refused) {
-      if (code === "store_unavailable") expect(rows.has(n), `submit ${n} was said not to be stored`).toBe(false);
+      if (code === "store_unavailable") expect(rows.has(n), `submit ${n} was reported as not stored`).toBe(false);
     }
     for (const row of rows.values()) expect([row.id, row.state, row.losses]).toEqual([row.id, "succeeded", 0]);
     const lost = await eventsNamed(store, ["attempt.lost", "worker.lost"]);
-    expect(lost, "nobody who lived on was taken for dead").toEqual([]);
+    expect(lost, "no live worker was reported as lost").toEqual([]);
     expect(new Set(scene.starts).size, "an attempt runs once").toBe(scene.starts.length);
     await audit(store);
     return rows;

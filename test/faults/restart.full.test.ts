@@ -1,11 +1,11 @@
-/** F29: the server goes away under load and comes back. What was acknowledged outlives it; calls under way wait it out
- *  if it is short and are told if it is long; nobody's lease ends because the database was away. */
+/** F29: the server goes down under load and comes back. Acknowledged data survives it; calls in progress wait out a
+ *  short outage and report a long one; no lease ends because the database was away. */
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { until } from "../postgres/client.ts";
 import { type PostgresServer, startServer } from "../postgres/server.ts";
 import { drained, expectSound, openScene, pass, stream, TEST_MS } from "./kit.ts";
 
-/** Below that of a call, five seconds, by what a machine may need to find out that the server is back. */
+/** Below the five seconds of a call's retries, by the time a machine may need to detect that the server is back. */
 const PATIENCE_MS = 3_500;
 
 let server: PostgresServer;
@@ -15,10 +15,10 @@ beforeAll(async () => {
 afterAll(() => server.stop("immediate"));
 
 it(
-  "a server that is stopped the hard way, twice, under load: everything goes on by itself",
+  "a server that is killed, twice, under load: everything continues by itself",
   async () => {
     const url = `${server.url}?schema=restart`;
-    // What a claim took whose answer was lost comes back after one lease: a short one.
+    // Jobs of a claim whose answer was lost are released after one lease: a short one.
     const scene = await openScene({ url, lease: "1500ms" });
     const submits = stream(scene.perdure);
     await submits.more(60);
@@ -32,7 +32,7 @@ it(
       await until("jobs are run again", async () => scene.starts.length > begun + 30);
     }
     await submits.stop();
-    // A restart is shorter than the patience of a call: none is told of it. Where it is not, those that were may be.
+    // A restart is shorter than the retries of a call: none should fail. If it takes longer, calls may.
     for (const { code } of submits.refused) expect(["store_unavailable", "store_unknown"]).toContain(code);
     if (awayMs < PATIENCE_MS) expect(submits.refused).toEqual([]);
     await expectSound(url, scene, submits);
@@ -42,12 +42,12 @@ it(
 );
 
 it(
-  "an outage longer than a lease and longer than the patience of a call: calls are told, nobody is taken for dead",
+  "an outage longer than a lease and than the retries of a call: calls fail, no worker is lost",
   async () => {
     const [lease, outage] = [1_200, 6_500];
     const url = `${server.url}?schema=outage`;
     const scene = await openScene({ url, lease });
-    const other = await openScene({ url, lease }); // reaps too, and must not take the other for dead either
+    const other = await openScene({ url, lease }); // reaps too, and must not treat the other as lost either
     const submits = stream(scene.perdure, { writers: 3, everyMs: 25 });
     await submits.more(20);
     const held = [];
@@ -61,14 +61,14 @@ it(
     await server.up();
     await submits.more(20);
     await submits.stop();
-    // Past the hold, with the handlers still at work: nothing that ran through the outage is given to others.
+    // After the hold, with the handlers still running: nothing that ran through the outage is given to others.
     await pass(2 * lease);
     expect(started()).toHaveLength(ids.length);
     for (const one of [scene, other]) one.release();
 
     for (const job of held) expect(await job.result({ timeout: "30s" })).toEqual({ attempt: 1 });
     for (const { code } of submits.refused) expect(["store_unavailable", "store_unknown"]).toContain(code);
-    expect(submits.refused.length, "an outage is told").toBeGreaterThan(0);
+    expect(submits.refused.length, "an outage is reported").toBeGreaterThan(0);
     await drained(scene.perdure);
     scene.starts.push(...other.starts);
     await expectSound(url, scene, submits);

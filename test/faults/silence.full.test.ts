@@ -1,12 +1,12 @@
-/** F43: a server that is silent: the connections are open, and nothing comes back, as when its machine has lost its
- *  network or its power. No reset tells the client. Calls must not wait for ever, and all goes on when it speaks again. */
+/** F43: an unresponsive server: connections are open, and nothing is answered, as when its machine has lost its network
+ *  or power. The client gets no reset. Calls must not wait forever, and everything continues when it responds again. */
 import { afterAll, beforeAll, expect, it, onTestFinished } from "vitest";
 import { Perdure } from "../../src/index.ts";
 import { startProxy } from "../postgres/chaos-proxy.ts";
 import { type PostgresServer, startServer } from "../postgres/server.ts";
 import { expectSound, openScene, pass, stream, submitOne, TEST_MS } from "./kit.ts";
 
-/** Far above the patience of a call: reaching it means that nobody watches the time. */
+/** Far longer than the timeout of a call: reaching it means that there is no timeout. */
 const DEADLINE_MS = 40_000;
 
 let server: PostgresServer;
@@ -16,7 +16,7 @@ beforeAll(async () => {
 afterAll(() => server.stop("immediate"));
 
 it(
-  "a submit to a silent server has an answer in bounded time",
+  "a submit to an unresponsive server has an answer in bounded time",
   async () => {
     const proxy = await startProxy({ host: "127.0.0.1", port: server.port });
     onTestFinished(() => proxy.close());
@@ -38,7 +38,7 @@ it(
 );
 
 it(
-  "close() ends beside a silent server",
+  "close() ends although the server does not respond",
   async () => {
     const proxy = await startProxy({ host: "127.0.0.1", port: server.port });
     onTestFinished(() => proxy.close());

@@ -1,5 +1,5 @@
-/** F24: a commit that waits for a synchronous standby and is told not to. PostgreSQL then answers as if it were done,
- *  with a warning, although only one machine has it. Nobody may be told that it is stored. */
+/** F24: a commit that waits for a synchronous standby, and whose wait is cancelled. PostgreSQL then answers as if it
+ *  were done, with a warning, although only one machine has it. It must not be reported as stored. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ask, until } from "../postgres/client.ts";
 import { type PostgresServer, startServer } from "../postgres/server.ts";
@@ -15,7 +15,7 @@ beforeAll(async () => {
 });
 afterAll(() => Promise.all([primary.stop("immediate"), standby.stop("immediate")]));
 
-/** Stops the process that fetches the log, and with it every commit; resolves with the way to let it go on. */
+/** Stops the process that receives the log, and with it every commit; resolves with a function that resumes it. */
 async function stopReceiving(): Promise<() => void> {
   const [row] = await ask<{ pid: number }>(standby.url, "SELECT pid FROM pg_stat_wal_receiver");
   const pid = row?.pid as number;
@@ -23,7 +23,7 @@ async function stopReceiving(): Promise<() => void> {
   return () => process.kill(pid, "SIGCONT");
 }
 
-/** Ends the wait of every commit that waits for the standby; the answer is how many. */
+/** Cancels the wait of every commit that waits for the standby; returns how many. */
 async function cancelWaits(): Promise<number> {
   const rows = await ask(
     primary.url,
@@ -35,7 +35,8 @@ async function cancelWaits(): Promise<number> {
 
 type Ending = "resolved" | "pending" | string;
 
-/** Calls while the standby hears nothing, and cancels each wait for it. What has become of the call until then? */
+/** Makes the call while the standby receives nothing, and cancels each wait for it. Returns the outcome of the call so
+ *  far. */
 async function callCutShort(call: () => Promise<unknown>): Promise<{ ending: Ending; settled: Promise<unknown> }> {
   const goOn = await stopReceiving();
   try {
@@ -70,7 +71,7 @@ describe("a commit whose wait for the standby is cancelled", () => {
     ["a command", ({ perdure }, later) => perdure.retry(later)],
   ];
   it.each(cases)(
-    "is not told as stored: %s",
+    "is not reported as stored: %s",
     async (name, call) => {
       const url = `${primary.url}?schema=${name.toLowerCase().replaceAll(" ", "_")}`;
       const scene = await openScene({ url, lease: "60s" });
@@ -79,7 +80,7 @@ describe("a commit whose wait for the standby is cancelled", () => {
       const { ending, settled } = await callCutShort(() => call(scene, later.id));
       expect(["pending", "store_unknown"]).toContain(ending);
       await settled;
-      await scene.perdure.retry(later.id).catch(() => {}); // the command may have been done, known or not
+      await scene.perdure.retry(later.id).catch(() => {}); // the command may have been executed
       await expectSound(url, scene, { acknowledged: new Map(), refused: [] });
     },
     TEST_MS,

@@ -1,9 +1,9 @@
-/** Full-size attacks on a built server over SQLite, with figures: readers on a store of a million jobs, clients that all
- *  submit at once, and streams of events that nobody reads. `npm run test:load`, or `npm run test:load -- readers` for one;
- *  `--jobs`, `--readers`, `--clients`, `--streams` and `--seconds` change the sizes, `--dist` tries another build, and
- *  `--profile` names a directory for CPU profiles of the servers.
+/** Large load tests on a built server over SQLite, with figures: readers on a store of a million jobs, clients that all
+ *  submit at once, and event streams that are never read. `npm run test:load`, or `npm run test:load -- readers` for
+ *  one; `--jobs`, `--readers`, `--clients`, `--streams` and `--seconds` change the sizes, `--dist` tests another build,
+ *  and `--profile` names a directory for CPU profiles of the servers.
  *
- *  What must hold is asserted with much room, as the machine may be busy; what it was is printed. */
+ *  Guarantees are asserted with wide margins, because the machine may be busy; measurements are printed. */
 import { spawn } from "node:child_process";
 import { copyFileSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ const { values, positionals } = parseArgs({
     streams: { type: "string", default: "300" },
     seconds: { type: "string", default: "15" },
     dist: { type: "string", default: fileURLToPath(new URL("../../dist", import.meta.url)) },
-    /** A store that is there already, as one that this made: it is copied. */
+    /** An existing store, such as one created by this program: it is copied. */
     store: { type: "string" },
     profile: { type: "string" },
   },
@@ -38,7 +38,7 @@ function expect(what: string, isTrue: boolean): void {
 }
 
 interface Running extends Target {
-  /** Processor time that it has used. */
+  /** CPU time used so far. */
   cpuMs(): number;
   stop(): Promise<void>;
 }
@@ -177,9 +177,9 @@ const KERNEL_BYTES = 16 * 1024 * 1024;
 
 async function streams(): Promise<void> {
   const server = await start("streams", values.store);
-  // Callers take turns: streams that nobody reads have a token of their own.
+  // Admission is per caller: streams that are never read have a separate token.
   const deafToken = await newToken(server, "deaf");
-  console.log("submits and one stream that reads, without deaf ones");
+  console.log("submits and one stream that is read, without unread ones");
   const run = async () => {
     const before = server.cpuMs();
     const results = await Promise.all([
@@ -200,12 +200,12 @@ async function streams(): Promise<void> {
   for (const stream of deaf) stream.poke();
   await new Promise((resolve) => setTimeout(resolve, 1_000));
   const cut = deaf.filter((stream) => stream.isCut()).length;
-  console.log(`  deaf streams cut off: ${cut} of ${deaf.length}`);
+  console.log(`  unread streams closed: ${cut} of ${deaf.length}`);
   expect("submits are done within 2 s", during.quantile(0.99) < 2_000);
   expect("the feed keeps half of its speed", feed.events > feedBefore.events / 2);
-  // The kernel takes some megabytes for a peer that reads nothing: only beyond those does a server notice.
+  // The kernel buffers some megabytes for a peer that reads nothing: a server notices only beyond that.
   if (ms > 12_000 && feed.events * BYTES_PER_EVENT > KERNEL_BYTES)
-    expect("streams that take nothing are cut off", cut > deaf.length / 2);
+    expect("unread streams are closed", cut > deaf.length / 2);
   for (const stream of deaf) stream.end();
   await server.stop();
 }

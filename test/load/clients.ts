@@ -1,5 +1,5 @@
-/** Clients that send one request after the other for a while, each over a connection of its own, and what they saw. They speak
- *  HTTP over plain sockets: a client of Node's own costs as much as the server, and then it is the client that is measured. */
+/** Clients that send one request after another for a while, each on its own connection, and their observations. They
+ *  use HTTP over plain sockets: Node's client costs as much as the server, and would itself be measured. */
 import { connect, type Socket } from "node:net";
 
 export interface Target {
@@ -12,7 +12,7 @@ export interface Ask {
   readonly method: string;
   readonly path: string;
   readonly body?: () => string;
-  /** Read it as a stream of events until the time is over. */
+  /** Read as a stream of events until the time is over. */
   readonly stream?: boolean;
 }
 
@@ -22,7 +22,7 @@ export interface Load {
   /** In turn. */
   readonly requests: readonly Ask[];
   readonly pauseMs?: number;
-  /** Waits as long as a refusal asks for, and a little more; else the next request follows at once. */
+  /** Waits as long as a refusal requests, and a little more; otherwise the next request follows at once. */
   readonly honour?: boolean;
 }
 
@@ -159,7 +159,7 @@ class Connection {
 }
 
 export interface DeafStream {
-  /** Who does not read hears of an end only when it sends something. */
+  /** A client that does not read notices a closed connection only when it sends something. */
   poke(): void;
   isCut(): boolean;
   end(): void;

@@ -1,5 +1,5 @@
-/** A SQLite store with a great many jobs in all states, as one has after months: made by submits in bulk, then moved to
- *  their states by SQL. Events and attempts of the moves are left out, so it is for reading alone. */
+/** A SQLite store with very many jobs in all states, as after months of use: created by bulk submits, then moved to
+ *  their states by SQL. Events and attempts of the moves are left out, so it is for reading only. */
 
 import { Perdure, task } from "../../src/index.ts";
 import { openDatabase } from "../../src/store/sqlite/driver.ts";

@@ -1,12 +1,12 @@
-/** Workers that hold jobs and renew their leases, as real ones do but more often, while something else loads the server: how
- *  late their renewals are, and whether a lease is lost. */
+/** Workers that hold jobs and renew their leases, like real ones but more often, while other load runs on the server:
+ *  how late their renewals are, and whether a lease is lost. */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { Target } from "./clients.ts";
 
 const WORKERS = 5;
 const HELD = 10;
 const EVERY_MS = 250;
-/** Shorter than the default: a lease that is nearly late shows. */
+/** Shorter than the default, so that a nearly late lease shows. */
 const LEASE_MS = 5_000;
 
 export interface Renewals {

@@ -1,7 +1,8 @@
-/** Where the PostgreSQL programs are and as whom they run. They come with a development dependency, one package per
- *  platform, and four things can keep them from running as installed: npm may not have run the script that makes the
- *  links between their libraries, the files may have lost their executable bit, the server refuses to run as root, and
- *  whom root lends it instead may not reach the directory. Links are made in place; a copy heals the rest. */
+/** Where the PostgreSQL programs are and as which user they run. They come with a development dependency, one package
+ *  per platform, and four things can keep them from running as installed: npm may not have run the script that creates
+ *  the links between their libraries, the files may have lost their executable bit, the server refuses to run as root,
+ *  and the user it runs as instead may have no access to the directory. Links are created in place; a copy fixes the
+ *  rest. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, existsSync, readFileSync, symlinkSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -12,14 +13,14 @@ export interface Binaries {
   readonly postgres: string;
 }
 
-/** Another user than our own. */
+/** Another user than the current one. */
 export interface User {
   readonly uid: number;
   readonly gid: number;
 }
 
-/** As whom the server runs, if not as ourselves. Root takes `nobody`, which every system has: the server's programs
- *  want a user with a name, so that any free number would not do. */
+/** The user that the server runs as, if not the current one. Root uses `nobody`, which every system has: the server's
+ *  programs need a user with a name, so that a free number would not work. */
 export function serverUser(): User | undefined {
   if (process.getuid?.() !== 0) return undefined;
   const [, uid, gid] = /^nobody:[^:]*:(\d+):(\d+):/m.exec(readFileSync("/etc/passwd", "utf8")) ?? [];
@@ -56,7 +57,7 @@ function inside(native: string, program: string): string {
   return join(native, "bin", basename(program));
 }
 
-/** What the package's own install script does. Where the directory is not ours to write in, the copy has its links. */
+/** Does the same as the package's install script. If the directory is not writable, the copy has the links. */
 function linkLibraries(native: string): void {
   const list = join(native, "pg-symlinks.json");
   if (!existsSync(list)) return;
@@ -66,12 +67,12 @@ function linkLibraries(native: string): void {
     try {
       if (!existsSync(link)) symlinkSync(basename(source), link);
     } catch {
-      // Another process made it in this moment, or nobody can.
+      // Another process created it at this moment, or no one can.
     }
   }
 }
 
-/** Undefined if all is well, else what is the matter. */
+/** Undefined if all is well, otherwise the problem. */
 function run({ initdb, postgres }: Binaries, cwd: string, user: User | undefined): string | undefined {
   for (const program of [initdb, postgres]) {
     const { status, error, stderr } = spawnSync(program, ["--version"], { ...user, cwd, encoding: "utf8" });

@@ -1,28 +1,28 @@
-/** Schemas that are used again, emptied: to make one costs more than most tests. For those whose stores are surely closed
- *  at their end, and which do not care what a schema is called or how it was made. */
+/** Schemas that are reused after being emptied: creating one costs more than most tests. For tests that certainly close
+ *  their stores, and do not depend on a schema's name or on how it was created. */
 
 import { Client } from "pg";
 import { whenFileIsOver } from "../file-is-over.ts";
 import { dropSchema, isForeign, newSchema, postgresUrl, type Schema } from "./kit.ts";
 
 const free: Schema[] = [];
-/** One connection for a whole file: to make one costs as much as to empty a schema. */
+/** One connection for a whole file: opening one costs as much as emptying a schema. */
 let cleaner: Promise<Client> | null = null;
 
 whenFileIsOver(async () => {
   const used = cleaner;
   cleaner = null;
   await (await used)?.end();
-  // Our own server takes them along when it ends.
+  // Our own server deletes them when it ends.
   if (isForeign) for (const { url } of free.splice(0)) await dropSchema(url);
 });
 
 export interface Borrowed extends Schema {
-  /** When all that were connected are closed. */
+  /** When all connected stores are closed. */
   giveBack(): Promise<void>;
 }
 
-/** A schema that holds nothing; whoever opens it first may have to make its tables. */
+/** An empty schema; the first user may have to create its tables. */
 export function borrowSchema(): Borrowed {
   const schema = free.pop() ?? newSchema("borrowed", { isKept: true });
   return {
@@ -42,7 +42,7 @@ async function connected(): Promise<Client> {
   return client;
 }
 
-/** Small tables are emptied row by row: that is far cheaper than a new file for each. */
+/** Small tables are emptied row by row, which is far cheaper than a new file for each. */
 const emptied = (schema: string) => `
   SET lock_timeout = '10s';
   DO $do$ DECLARE each record; BEGIN

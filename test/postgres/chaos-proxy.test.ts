@@ -1,4 +1,5 @@
-/** The proxy against a server that only knows when an answer ends: what passes, what is cut, and what each side sees. */
+/** The proxy in front of a server that only knows when an answer ends: what passes, what is cut, and what each side
+ *  sees. */
 import { EventEmitter, once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { expect, it, onTestFinished } from "vitest";
@@ -30,7 +31,7 @@ const STARTUP = message("", Buffer.concat([code(196608), Buffer.from("user\0me\0
 const ENCRYPT = message("", code(80877103));
 const CANCEL = message("", Buffer.concat([code(80877102), code(1), code(2)]));
 
-/** Waits for a state that events bring about. */
+/** Waits for a state caused by events. */
 class Seen extends EventEmitter {
   note(): void {
     this.emit("news");
@@ -41,7 +42,8 @@ class Seen extends EventEmitter {
   }
 }
 
-/** Answers what a client sends up to a Query or Sync by the same bytes and a ReadyForQuery, unless told to hold. */
+/** Answers everything that a client sends up to a Query or Sync with the same bytes and a ReadyForQuery, unless
+ *  held. */
 class FakeServer extends Seen {
   readonly #listener = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => this.#serve(socket));
   readonly got: string[] = [];
@@ -110,7 +112,7 @@ class Client extends Seen {
     });
   }
 
-  /** From here on all that comes are answers. */
+  /** From here on, all incoming messages are answers. */
   login(): Promise<void> {
     this.socket.on("data", (chunk: Buffer) => {
       for (const bytes of this.#framer.take(chunk)) {
@@ -166,11 +168,11 @@ it("finds the messages whatever the chunks", () => {
   expect(() => [...new Framer().take(Buffer.from("GET / HTTP/1.1").fill(0, 1))]).toThrow("not the PostgreSQL protocol");
 });
 
-it("copies a large message once, not once for each chunk", () => {
+it("copies a large message once, not for each chunk", () => {
   const framer = new Framer();
   const large = message("Q", Buffer.alloc(16 * 2 ** 20));
   let found = 0;
-  // Joined anew for each chunk, these would be 130 gigabytes.
+  // Joined again for each chunk, these would be 130 gigabytes.
   for (let at = 0; at < large.length; at += 1024) for (const _ of framer.take(large.subarray(at, at + 1024))) found++;
   expect(found).toBe(1);
 });
@@ -225,13 +227,13 @@ it("cuts before a message: the server gets what came earlier, and the end", asyn
   await server.until(() => server.ended === 1);
   expect(server.got).toEqual(["BEGIN"]);
   expect([rule.hits(), proxy.counts.cuts]).toEqual([1, 1]);
-  // The rule was for one time.
+  // The rule was for a single use.
   const next = await client();
   next.socket.write(query("COMMIT"));
   await next.answered(2);
 });
 
-it("cuts after a message: the client is gone before the answer, the server stays until it has answered", async () => {
+it("cuts after a message: the client is reset before the answer, the server stays until it has answered", async () => {
   const { server, proxy, client } = await start();
   const one = await client();
   const rule = proxy.onClientMessage(isCommit, "cut-after");
@@ -286,7 +288,7 @@ it.each([
   expect(one.answers).toBe(2);
 });
 
-it("resets all connections, and those that come while it refuses", async () => {
+it("resets all connections, and new ones while it refuses", async () => {
   const { server, proxy, client } = await start();
   const both = [await client(), await client()];
   proxy.refuse(true);
@@ -302,7 +304,7 @@ it("resets all connections, and those that come while it refuses", async () => {
 it("freezes: nothing passes, not even the end of a connection, and all of it does later", async () => {
   const { server, target, proxy, client } = await start();
   const [one, two, idle] = [await client(), await client(), await client()];
-  // A way around the ice, to see that the server has had its time.
+  // A connection around the freeze, to see that the server had time to answer.
   const around = new Client(target.port);
   await around.login();
   server.got.length = 0;
@@ -351,10 +353,10 @@ it("delays each chunk", async () => {
   const started = performance.now();
   one.socket.write(query("SELECT 1"));
   await one.answered(2);
-  expect(performance.now() - started).toBeGreaterThan(95); // there and back, and timers round
+  expect(performance.now() - started).toBeGreaterThan(95); // both ways, with timer rounding
 });
 
-it("resets a client whose server is not there", async () => {
+it("resets a client whose server is down", async () => {
   const { target } = await start();
   const gone = createServer();
   await once(gone.listen(0, target.host), "listening");
@@ -365,7 +367,7 @@ it("resets a client whose server is not there", async () => {
   expect(await new Client(proxy.port).ended()).toBe("ECONNRESET");
 });
 
-it("leads new connections to another server and leaves the open ones where they are", async () => {
+it("routes new connections to another server and leaves the open ones unchanged", async () => {
   const { server, proxy, client } = await start();
   const early = await client();
   const other = new FakeServer();

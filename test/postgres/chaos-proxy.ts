@@ -1,17 +1,18 @@
-/** A proxy between a PostgreSQL client and its server, which fails on demand as networks do. The worst of these failures
- *  hit between two messages: a COMMIT that is done while its answer is lost leaves a client that cannot know. Chance
- *  seldom hits that spot, so the proxy reads the wire protocol and cuts at the message that a test names. As it must
- *  read what passes, it declines encryption. Its rules are not made for COPY, nor for a login in several steps. */
+/** A proxy between a PostgreSQL client and its server that fails on demand, as networks do. The worst of these failures
+ *  happen between two messages: a COMMIT that is executed while its answer is lost leaves a client that cannot know.
+ *  That rarely happens by chance, so the proxy reads the wire protocol and cuts at the message that a test names. Since
+ *  it must read the messages, it declines encryption. Its rules do not support COPY, nor a login in several steps. */
 import { EventEmitter, once } from "node:events";
 import { type AddressInfo, connect, createServer, type Socket } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 
-/** What a client sent. The type is the letter of the protocol, or "startup" or "cancel" for the two that have none; the
- *  text is the body as UTF-8, a Query's without the NUL at its end. A Sync has no text: match Parse, Bind or Execute. */
+/** A message from a client. The type is the letter of the protocol, or "startup" or "cancel" for the two without one;
+ *  the text is the body as UTF-8, a Query's without the NUL at its end. A Sync has no text: match Parse, Bind or
+ *  Execute. */
 export type ClientMessage = { readonly type: string; readonly text: string };
 
-/** The client is always reset, and nothing it sends later is forwarded. The server gets in full what was forwarded, and
- *  then the end of the connection. In a batch (Parse, Bind, Execute …) the last two cut at its Sync, as nothing is
+/** The client is always reset, and nothing it sends later is forwarded. The server gets everything that was forwarded,
+ *  and then the end of the connection. In a batch (Parse, Bind, Execute …) the last two cut at its Sync, as nothing is
  *  committed before.
  *  - cut-before: the message is not forwarded.
  *  - cut-after: it is forwarded and the client reset at once, before any answer.
@@ -25,7 +26,7 @@ export type Proxy = Awaited<ReturnType<typeof startProxy>>;
 type Likes = (message: ClientMessage) => boolean;
 type Rule = { readonly likes: Likes; readonly action: Action; left: number; hits: number; settle(): void };
 
-/** Cuts a stream into messages. Chunks are joined when a message is whole, not as they come. */
+/** Splits a stream into messages. Chunks are joined when a message is complete, not as they arrive. */
 export class Framer {
   #chunks: Buffer[] = [];
   #held = 0;
@@ -65,14 +66,14 @@ function read(message: Buffer, typed: boolean): ClientMessage {
   const type = typed ? message.toString("latin1", 0, 1) : (WITHOUT_TYPE.get(message.readInt32BE(4)) ?? "startup");
   return {
     type,
-    // Made for who asks: most predicates look at the type first, and a message can have megabytes.
+    // Computed on demand: most predicates check the type first, and a message can have megabytes.
     get text() {
       return message.toString("utf8", typed ? 5 : 8, message.length - (type === "Q" ? 1 : 0));
     },
   };
 }
 
-/** Over when the bytes are with the kernel or the socket has failed. */
+/** Resolves when the kernel has the bytes or the socket has failed. */
 async function send(to: Socket, messages: Buffer[]): Promise<void> {
   if (messages.length > 0) await new Promise((resolve) => to.write(Buffer.concat(messages), resolve));
 }
@@ -94,7 +95,8 @@ export async function startProxy(target: { readonly host: string; readonly port:
   async function carry(client: Socket, server: Socket): Promise<void> {
     const [sent, replied] = [new Framer(), new Framer()];
     sent.typed = false;
-    /** How many ReadyForQuery the server owes in all, how many came, and with how many a cut under way is over. */
+    /** How many ReadyForQuery the server owes in total, how many arrived, and at which count a cut in progress is
+     *  complete. */
     let [asked, answered] = [0, 0];
     let until: number | undefined;
     let rule: Rule | undefined;
@@ -154,7 +156,8 @@ export async function startProxy(target: { readonly host: string; readonly port:
       if (until !== undefined && answered >= until) finish();
     }
 
-    /** What waits at a freeze goes on after it, and the end of a connection too: until then the far side knows nothing. */
+    /** Data held by a freeze is forwarded after it, including the end of a connection: until then the other side knows
+     *  nothing. */
     async function pump(direction: Direction, from: Socket, to: Socket, handle: typeof fromClient): Promise<void> {
       try {
         for await (const chunk of from.iterator({ destroyOnReturn: false })) {
@@ -165,7 +168,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
       } catch (error) {
         if (!from.destroyed) {
           cut();
-          throw error; // a predicate's, say, which must not pass for a fault of the network
+          throw error; // for example from a predicate, which must not look like a network fault
         }
       }
       await thawed(direction);
@@ -174,7 +177,7 @@ export async function startProxy(target: { readonly host: string; readonly port:
     }
 
     open.add(connection);
-    for (const socket of [client, server]) socket.on("error", () => {}); // the pumps learn of it by themselves
+    for (const socket of [client, server]) socket.on("error", () => {}); // the pumps notice it themselves
     await Promise.all([pump("up", client, server, fromClient), pump("down", server, client, fromServer)]);
     open.delete(connection);
     rule?.settle();
@@ -189,13 +192,13 @@ export async function startProxy(target: { readonly host: string; readonly port:
 
   const proxy = {
     port: (listener.address() as AddressInfo).port,
-    /** So far: connections let through, connections refused, and clients reset by `cutAll` or by a rule. */
+    /** So far: accepted connections, refused connections, and clients reset by `cutAll` or by a rule. */
     counts: counts as Readonly<typeof counts>,
-    /** Where connections to come are led, as when an address moves to another machine. Those that are open stay. */
+    /** Target of new connections, as when an address moves to another machine. Open ones stay. */
     retarget(host: string, port: number): void {
       aim = { host, port };
     },
-    /** Resets both sides of all connections, with whatever is under way in them. */
+    /** Resets both sides of all connections, with everything in progress. */
     cutAll(): void {
       for (const connection of open) connection.cut();
     },
@@ -203,17 +206,17 @@ export async function startProxy(target: { readonly host: string; readonly port:
     refuse(on: boolean): void {
       refusing = on;
     },
-    /** Nothing passes and nothing is lost; connections stay open, and new ones are accepted and get no answer. */
+    /** Nothing passes and nothing is lost; connections stay open, and new ones are accepted but not answered. */
     freeze(on: boolean, directions: readonly Direction[] = ["up", "down"]): void {
       for (const direction of directions) frozen[on ? "add" : "delete"](direction);
       thaw.emit("thaw");
     },
-    /** How long each chunk is held before the next is looked at. */
+    /** How long each chunk is held before the next is processed. */
     delay(ms: number): void {
       delayMs = ms;
     },
-    /** A message is shown to the rules in their order until one likes it; a rule acts `times` times at most. `done`
-     *  resolves when its first cut is over: the client reset, and the server through with what it got. */
+    /** A message is passed to the rules in order until one matches; a rule acts at most `times` times. `done` resolves
+     *  when its first cut is complete: the client is reset, and the server has processed what it got. */
     onClientMessage(likes: Likes, action: Action, times = Infinity) {
       const rule: Rule = { likes, action, left: times, hits: 0, settle() {} };
       const done = new Promise<void>((resolve) => {

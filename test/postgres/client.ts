@@ -1,11 +1,11 @@
-/** One question to a server at a time, on a connection of its own: for tests that look at the database from outside
- *  the engine, and across restarts. */
+/** Runs single queries on a separate connection: for tests that check the database from outside the engine, and across
+ *  restarts. */
 import { Client, type QueryResultRow } from "pg";
 
 const POLL_MS = 20;
 const DEADLINE_MS = 60_000;
 
-/** The rows of one statement. A `schema` in the URL is for the engine and means nothing here. */
+/** The rows of one statement. A `schema` in the URL is for the engine and ignored here. */
 export function ask<Row extends QueryResultRow>(url: string, sql: string, values: unknown[] = []): Promise<Row[]> {
   return withClient(url, async (client) => (await client.query<Row>(sql, values)).rows);
 }
@@ -15,7 +15,7 @@ export async function withClient<T>(url: string, use: (client: Client) => Promis
   const plain = new URL(url);
   plain.searchParams.delete("schema");
   const client = new Client({ connectionString: plain.href, connectionTimeoutMillis: 10_000 });
-  client.on("error", () => {}); // the server may go away; the statement in flight says so
+  client.on("error", () => {}); // the server may go down; the statement in progress reports it
   await client.connect();
   try {
     return await use(client);
@@ -24,7 +24,8 @@ export async function withClient<T>(url: string, use: (client: Client) => Promis
   }
 }
 
-/** Looks until it sees `true`. An error counts as not yet, for as long as `mayCome` says that it still may come. */
+/** Polls until the query returns `true`. An error counts as not yet, as long as `mayCome` returns that it still may
+ *  happen. */
 export async function until(
   what: string,
   look: () => Promise<boolean>,
@@ -40,7 +41,7 @@ export async function until(
       trouble = error;
     }
     if (performance.now() - start > DEADLINE_MS) {
-      throw new Error(`waited for ${DEADLINE_MS} ms, in vain: ${what}`, { cause: trouble });
+      throw new Error(`timed out after ${DEADLINE_MS} ms: ${what}`, { cause: trouble });
     }
     await new Promise((resolve) => setTimeout(resolve, POLL_MS));
   }

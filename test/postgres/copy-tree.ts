@@ -1,10 +1,10 @@
 /** Copies a directory that may be in use, and gives the copy to another user. Node's own copying fails when a file
- *  goes away under it, as a running server's files do, and leaves everything to whoever ran it. */
+ *  disappears during the copy, as a running server's files do, and keeps the current user as owner. */
 import { chown, copyFile, mkdir, readdir, readlink, symlink } from "node:fs/promises";
 import { join } from "node:path";
 import type { User } from "./binaries.ts";
 
-/** The directories right in `from` that are in `hollow` are made but not filled. */
+/** Directories directly in `from` that are in `hollow` are created but not filled. */
 export async function copyTree(
   from: string,
   to: string,

@@ -1,5 +1,5 @@
 /** One PostgreSQL server for a whole test run. Its URL reaches the tests through `postgresUrl` in `kit.ts`. With
- *  PERDURE_TEST_POSTGRES_URL set, tests use that server instead, each file in schemas of its own, and none is started. */
+ *  PERDURE_TEST_POSTGRES_URL set, tests use that server instead, each file in separate schemas, and none is started. */
 import type { TestProject } from "vitest/node";
 import { startServer } from "./server.ts";
 
@@ -17,6 +17,6 @@ export default async function setup(project: TestProject): Promise<(() => Promis
   }
   const server = await startServer();
   project.provide("postgresUrl", server.url);
-  // Nobody needs the data any more. If the run ends without this, the server's keeper does it.
+  // The data is no longer needed. If the run ends without this, the server's keeper does it.
   return () => server.stop("immediate");
 }

@@ -1,6 +1,6 @@
-/** Leaves nothing behind, however the process that started a server ends: also of kill -9, when no hook of its own
- *  runs. A shell in the background holds the other end of a pipe. It is told which process runs; when the pipe closes,
- *  because its owner closed it or is gone, it ends that process and removes the directory. */
+/** Leaves nothing behind, however the process that started a server ends, including kill -9, when no hook of its own
+ *  runs. A shell in the background holds the other end of a pipe. It gets the pid of the running process; when the pipe
+ *  closes, because its owner closed it or exited, it ends that process and removes the directory. */
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Socket } from "node:net";
 
@@ -24,7 +24,7 @@ export class Keeper {
   readonly #ended: Promise<void>;
 
   constructor(directory: string) {
-    // In a session of its own: Ctrl-C in a terminal must not reach it.
+    // In a separate session: Ctrl-C in a terminal must not reach it.
     this.#shell = spawn("/bin/sh", ["-c", SCRIPT, "keeper", directory], {
       cwd: "/",
       stdio: ["pipe", "ignore", "ignore"],
@@ -34,18 +34,18 @@ export class Keeper {
       this.#shell.once("error", reject);
       this.#shell.once("exit", () => resolve());
     });
-    this.#ended.catch(() => {}); // whoever ends it hears of it
+    this.#ended.catch(() => {}); // reported to whoever ends it
     this.#shell.stdin?.on("error", () => {});
     (this.#shell.stdin as Socket).unref(); // a process that has nothing else to do may end
     this.#shell.unref();
   }
 
-  /** The process that runs now; undefined if none does. */
+  /** The running process; undefined if there is none. */
   watch(pid: number | undefined): void {
     this.#shell.stdin?.write(`${pid ?? 0}\n`);
   }
 
-  /** Ends what runs, and resolves when the directory is gone. */
+  /** Ends what runs, and resolves when the directory is deleted. */
   async end(): Promise<void> {
     this.#shell.ref();
     this.#shell.stdin?.end();

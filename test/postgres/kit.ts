@@ -1,11 +1,11 @@
-/** What tests on PostgreSQL share: the server of the run, and schemas of their own, so that files which run at the
- *  same time never meet. The schemas a file made are dropped when it is over. */
+/** Shared by tests on PostgreSQL: the server of the run, and separate schemas, so that concurrent files never collide.
+ *  The schemas of a file are dropped after it. */
 import { randomBytes } from "node:crypto";
 import { inject } from "vitest";
 import { whenFileIsOver } from "../file-is-over.ts";
 import { ask } from "./client.ts";
 
-/** Whether the server is somebody else's: then it may not be stopped, and its settings are not ours. */
+/** Whether the server is external: then it may not be stopped, and its settings are not ours. */
 export const isForeign = (process.env.PERDURE_TEST_POSTGRES_URL ?? "") !== "";
 
 const made = new Set<string>();
@@ -25,8 +25,7 @@ export interface Schema {
   readonly url: string;
 }
 
-/** A name that nobody else has. The schema itself is made by whoever uses it first. It is dropped when the file is over,
- *  unless somebody else sees to that. */
+/** A unique name. Its first user creates the schema. It is dropped after the file, unless dropped elsewhere. */
 export function newSchema(prefix = "test", { isKept = false }: { readonly isKept?: boolean } = {}): Schema {
   if (!/^[a-z][a-z0-9_]{0,39}$/.test(prefix)) throw new Error(`not the start of a plain schema name: ${prefix}`);
   const schema = `${prefix}_${randomBytes(8).toString("hex")}`;
@@ -36,11 +35,11 @@ export function newSchema(prefix = "test", { isKept = false }: { readonly isKept
   return { schema, url: url.href };
 }
 
-/** Drops the schema of such a URL with all that is in it, if it exists. Whoever still holds a lock on a table of it
- *  makes this fail rather than hang. */
+/** Drops the schema of such a URL with its contents, if it exists. A lock on one of its tables makes this fail rather
+ *  than hang. */
 export async function dropSchema(url: string): Promise<void> {
   const schema = new URL(url).searchParams.get("schema");
-  if (schema === null || !/^[a-z][a-z0-9_]*$/.test(schema)) throw new Error("the URL names no schema of a test");
+  if (schema === null || !/^[a-z][a-z0-9_]*$/.test(schema)) throw new Error("the URL does not name a schema of a test");
   await ask(url, `SET lock_timeout = '10s'; DROP SCHEMA IF EXISTS ${schema} CASCADE`);
   made.delete(url);
 }

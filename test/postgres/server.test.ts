@@ -1,4 +1,4 @@
-/** The server that the tests on PostgreSQL stand on: that it is what they take it for. */
+/** The server of the PostgreSQL tests: checks that it is what they expect. */
 
 import { existsSync } from "node:fs";
 import { createConnection } from "node:net";
@@ -16,7 +16,7 @@ async function setting(name: string): Promise<string | undefined> {
 }
 
 describe("the server of this run", () => {
-  it("answers and speaks UTF-8", async () => {
+  it("answers and uses UTF-8", async () => {
     expect(await setting("server_encoding")).toBe("UTF8");
     const [row] = await ask<{ echo: string; length: number }>(
       postgresUrl(),
@@ -31,7 +31,7 @@ describe("the server of this run", () => {
       expect(await setting(name), name).toBe("on");
   });
 
-  it("has room for all who come", async () => {
+  it("accepts enough connections", async () => {
     expect(Number(await setting("max_connections"))).toBeGreaterThanOrEqual(100);
   });
 });
@@ -47,7 +47,7 @@ describe("schemas", () => {
     expect(() => newSchema('x"; DROP')).toThrow(/plain/);
   });
 
-  it("are dropped with what is in them, and once more without harm", async () => {
+  it("are dropped with their contents, and again without an error", async () => {
     const { schema, url } = newSchema();
     await ask(url, `CREATE SCHEMA ${schema}`);
     await ask(url, `CREATE TABLE ${schema}.t AS SELECT 1 AS a`);
@@ -57,12 +57,12 @@ describe("schemas", () => {
     await dropSchema(url);
   });
 
-  it("that no test made cannot be dropped by mistake", async () => {
+  it("not created by a test cannot be dropped by mistake", async () => {
     await expect(dropSchema(postgresUrl())).rejects.toThrow(/names no schema/);
   });
 });
 
-/** Stopped when the test is over. */
+/** Stopped after the test. */
 async function owned(starting: Promise<PostgresServer>): Promise<PostgresServer> {
   const server = await starting;
   onTestFinished(() => server.stop("immediate"));
@@ -70,7 +70,7 @@ async function owned(starting: Promise<PostgresServer>): Promise<PostgresServer>
 }
 
 function ownServers(): void {
-  it("listens on the loopback address only, and to nobody without a password", async () => {
+  it("listens on the loopback address only, and requires a password", async () => {
     const { port, username } = new URL(postgresUrl());
     expect(await setting("listen_addresses")).toBe("127.0.0.1");
     expect(await setting("unix_socket_directories")).toBe("");
@@ -103,7 +103,7 @@ function ownServers(): void {
     expect(existsSync(server.logFile)).toBe(false);
   });
 
-  it.runIf(IS_FULL)("has a standby that follows and takes its place", async () => {
+  it.runIf(IS_FULL)("has a standby that follows and can replace it", async () => {
     const primary = await owned(startServer({ settings: { shared_buffers: "16MB" } }));
     await ask(primary.url, "CREATE TABLE t AS SELECT 'before the copy' AS said");
     const standby = await owned(startStandby(primary));
@@ -135,5 +135,5 @@ async function answers(host: string, port: number): Promise<boolean> {
 
 describe("a server of our own", () => {
   if (!isForeign) return ownServers();
-  it.skip("NOT TESTED, because PERDURE_TEST_POSTGRES_URL names a server that is not ours to stop", () => {});
+  it.skip("NOT TESTED, because PERDURE_TEST_POSTGRES_URL names a server that tests may not stop", () => {});
 });

@@ -1,6 +1,6 @@
-/** A PostgreSQL server of our own, so that `npm test` needs none installed: the real one, in a directory that goes
- *  with it, on the loopback address only. It is as durable as a server in production (fsync is on), because tests stop
- *  it the hard way and look at what is left. */
+/** A PostgreSQL server for the tests, so that `npm test` needs none installed: the real one, in a temporary directory,
+ *  on the loopback address only. It is as durable as a server in production (fsync is on), because tests kill it and
+ *  check what is left. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes, randomInt } from "node:crypto";
 import { chownSync, closeSync, mkdtempSync, openSync, readFileSync, writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ import { Keeper } from "./keeper.ts";
 export type StopMode = "fast" | "immediate";
 
 export interface ServerOptions {
-  /** Lines of postgresql.conf, over those below. */
+  /** Lines of postgresql.conf that override those below. */
   readonly settings?: Readonly<Record<string, string>>;
 }
 
@@ -32,7 +32,7 @@ const SETTINGS = {
 
 const USER_NAME = "postgres";
 const STOP_DEADLINE_MS = 30_000;
-/** Nothing of the caller's: variables such as PGOPTIONS and PGPORT mean something to these programs. */
+/** Without the caller's environment: variables such as PGOPTIONS and PGPORT affect these programs. */
 const ENV = { PATH: process.env.PATH, LC_ALL: "C" };
 
 export class PostgresServer {
@@ -59,7 +59,7 @@ export class PostgresServer {
     this.url = `postgres://${USER_NAME}:${password}@127.0.0.1:${port}/postgres`;
   }
 
-  /** A server whose data directory `fill` makes. Without a password it gets one of its own. */
+  /** A server whose data directory `fill` creates. Without a password it generates one. */
   static async make(fill: (server: PostgresServer) => Promise<void>, password?: string): Promise<PostgresServer> {
     const directory = mkdtempSync(join(tmpdir(), "perdure-postgres-"));
     const keeper = new Keeper(directory);
@@ -87,12 +87,12 @@ export class PostgresServer {
     return readFileSync(this.logFile, "utf8");
   }
 
-  /** Starts it, on the same port as before, and resolves when it takes queries. */
+  /** Starts it, on the same port as before, and resolves when it accepts queries. */
   async up(): Promise<void> {
     if (this.#process !== undefined) throw new Error("the server is up");
     const child = this.#spawn(this.binaries.postgres, ["-D", this.dataDir, "-p", String(this.port)]);
     await until(
-      "the server takes queries",
+      "the server accepts queries",
       async () => {
         if (this.#process !== child) throw new Error(`the PostgreSQL server did not start\n${this.log}`);
         return (await ask(this.url, "SELECT 1")).length === 1;
@@ -101,12 +101,12 @@ export class PostgresServer {
     );
   }
 
-  /** Stops it but keeps its data, for `up`. Does nothing while it is down. */
+  /** Stops it but keeps its data, for `up`. Does nothing if it is down. */
   async down(mode: StopMode = "fast"): Promise<void> {
     const child = this.#process;
     if (child === undefined) return;
     const ended = new Promise<void>((resolve, reject) => {
-      const timer = setTimeout(() => reject(new Error(`the server does not stop\n${this.log}`)), STOP_DEADLINE_MS);
+      const timer = setTimeout(() => reject(new Error(`the server did not stop\n${this.log}`)), STOP_DEADLINE_MS);
       child.once("exit", () => {
         clearTimeout(timer);
         resolve();
@@ -121,7 +121,7 @@ export class PostgresServer {
     await this.up();
   }
 
-  /** Stops it for good and removes its directory. */
+  /** Stops it permanently and removes its directory. */
   async stop(mode: StopMode = "fast"): Promise<void> {
     try {
       await this.down(mode);
@@ -130,7 +130,7 @@ export class PostgresServer {
     }
   }
 
-  /** Runs a program of the server's to its end. */
+  /** Runs one of the server's programs to its end. */
   async run(program: string, args: readonly string[]): Promise<void> {
     const child = this.#spawn(program, args);
     child.ref();
@@ -141,7 +141,7 @@ export class PostgresServer {
     if (code !== 0) throw new Error(`${program} ended with ${code}\n${this.log}`);
   }
 
-  /** In a session of its own, so that Ctrl-C does not reach it, and not waited for when everything else is done. */
+  /** In a separate session, so that Ctrl-C does not reach it, and without keeping this process alive. */
   #spawn(program: string, args: readonly string[]): ChildProcess {
     const log = openSync(this.logFile, "a");
     const options = { ...this.user, cwd: this.#directory, env: ENV, detached: true };
@@ -168,14 +168,14 @@ export function startServer({ settings = {} }: ServerOptions = {}): Promise<Post
     if (server.user !== undefined) chownSync(passwordFile, server.user.uid, server.user.gid);
     const set = Object.entries({ ...SETTINGS, ...settings }).map(([name, value]) => `--set=${name}=${value}`);
     const access = [`--username=${USER_NAME}`, `--pwfile=${passwordFile}`, "--auth=scram-sha-256"];
-    // What initdb made needs no sync: only what the running server writes must outlive anything.
+    // The files of initdb need no sync: only what the running server writes must survive.
     const rest = ["--encoding=UTF8", "--locale=C", "--no-sync", "--no-instructions"];
     await server.run(server.binaries.initdb, [`--pgdata=${server.dataDir}`, ...access, ...rest, ...set]);
   });
 }
 
-/** Below the range from which systems choose ports for connections: while the server is down, a client that knocks
- *  again and again could otherwise be given this very port, and be connected to itself. */
+/** Below the range from which systems choose ports for connections: while the server is down, a client that keeps
+ *  reconnecting could otherwise get this very port, and be connected to itself. */
 async function freePort(): Promise<number> {
   for (;;) {
     const port = randomInt(15_000, 32_000);

@@ -1,16 +1,16 @@
-/** A second server that follows a first one and can take its place. There is no pg_basebackup among the programs at
- *  hand, so this does what it does: tells the primary that a backup begins, copies its files while it runs, and lets
- *  the standby fetch the rest of the log. A replication slot keeps that log until the standby has it. */
+/** A second server that follows a first one and can replace it. pg_basebackup is not among the installed programs, so
+ *  this does the same: tells the primary that a backup begins, copies its files while it runs, and lets the standby
+ *  fetch the rest of the log. A replication slot keeps that log until the standby has it. */
 import { appendFile, chown, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ask, until, withClient } from "./client.ts";
 import { copyTree } from "./copy-tree.ts";
 import { PostgresServer } from "./server.ts";
 
-/** The standby's name: of its slot, and to the primary. */
+/** The standby's name: of its slot, and for the primary. */
 const NAME = "s1";
 
-/** Made by the standby itself, or of no use to it. */
+/** Created by the standby itself, or useless for it. */
 const HOLLOW = ["pg_wal", "pg_replslot", "pg_dynshmem", "pg_notify", "pg_serial", "pg_snapshots", "pg_stat_tmp"];
 
 /** Resolves when the standby answers queries and is connected to the primary. It has the primary's password. */
@@ -39,7 +39,7 @@ async function copyInto(standby: PostgresServer, primary: PostgresServer): Promi
     `primary_slot_name = '${NAME}'`,
     "wal_retrieve_retry_interval = '200ms'",
     "hot_standby = on",
-    "synchronous_standby_names = ''", // once promoted, it has nobody to wait for
+    "synchronous_standby_names = ''", // once promoted, it has no standby
   ];
   await appendFile(join(standby.dataDir, "postgresql.auto.conf"), `${settings.join("\n")}\n`);
   for (const [name, text] of [
@@ -58,12 +58,12 @@ export async function makeSynchronous(primary: PostgresServer): Promise<void> {
   await follows(primary, "sync_state = 'sync'");
 }
 
-/** Commits wait for nobody again: also those that wait now, as they do when the standby is gone. */
+/** Commits do not wait any more, including those that wait now because the standby is down. */
 export async function makeAsynchronous(primary: PostgresServer): Promise<void> {
   await setOnPrimary(primary, "ALTER SYSTEM RESET synchronous_standby_names");
 }
 
-/** Makes the standby a primary of its own; resolves when it takes writes. The old one must not get any more. */
+/** Promotes the standby; resolves when it accepts writes. The old primary must not get any more. */
 export async function promote(standby: PostgresServer): Promise<void> {
   const [row] = await ask<{ promoted: boolean }>(standby.url, "SELECT pg_promote(true, 60) AS promoted");
   if (row?.promoted !== true) throw new Error(`the standby was not promoted\n${standby.log}`);

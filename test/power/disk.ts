@@ -1,6 +1,6 @@
-/** A disk whose power can be cut: an ext4 file system in a file, mounted by a loop device. What the file has is what a disk
- *  would have: bytes that nobody flushed are in the memory of the system only. A cut stops all who write, copies the file,
- *  and goes on with the copy, whose journal is replayed when it is mounted. Linux and root only. */
+/** A disk whose power can be cut: an ext4 file system in a file, mounted through a loop device. The file has what a
+ *  disk would have: unflushed bytes are only in the memory of the system. A cut stops all writers, copies the file, and
+ *  continues with the copy, whose journal is replayed when it is mounted. Linux and root only. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { copyFileSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,14 +10,14 @@ import { runInNewContext } from "node:vm";
 import { sleep } from "../../src/lib/clock.ts";
 import { systemClock } from "../../src/lib/system-clock.ts";
 
-/** Enough for a database whose log is never copied home, and the files of a round. */
+/** Enough for a database whose log is never checkpointed, and the files of a round. */
 const IMAGE_MIB = 160;
-/** Its own timers flush nothing within a round, and a rename does not flush the file that it puts in place. */
+/** Its own timers flush nothing within a round, and a rename does not flush the renamed file. */
 const OPTIONS = "loop,commit=60,noauto_da_alloc,noatime";
 const MAX_COPIES = 20;
 const UNMOUNT_TRIES = 100;
 
-/** Null: power can be cut here. */
+/** Null: power cuts work here; otherwise the reason why not. */
 export function whyNoPower(): string | null {
   if (process.platform !== "linux") return "loop devices are of Linux";
   if (process.getuid?.() !== 0) return "only root may mount";
@@ -52,22 +52,22 @@ export class Disk {
     this.#mount(this.#image);
   }
 
-  /** As it would be found after a power cut at this moment. Whoever writes must have been stopped: two copies must be equal. */
+  /** The contents after a power cut at this moment. Writers must have been stopped: two copies must be equal. */
   copy(): void {
     for (let left = MAX_COPIES; left > 0; left--) {
       run("cp", "--sparse=always", this.#image, this.#cut);
       if (spawnSync("cmp", ["-s", this.#image, this.#cut]).status === 0) return;
     }
-    throw new Error("somebody goes on writing to the disk");
+    throw new Error("a process is still writing to the disk");
   }
 
-  /** Takes the disk away and mounts the copy in its place. */
+  /** Removes the disk and mounts the copy at its path. */
   async mountCopy(): Promise<void> {
     await this.unmount();
     this.#mount(this.#cut);
   }
 
-  /** The SQLite driver of Node 20 lets go of a file when its statements have been collected. */
+  /** The SQLite driver of Node 20 releases a file when its statements have been garbage-collected. */
   async unmount(): Promise<void> {
     for (let left = UNMOUNT_TRIES; isMounted(this.dir); left--) {
       collectGarbage();
@@ -89,7 +89,7 @@ export class Disk {
     return join(this.#work, "cut.img");
   }
 
-  /** Leaves the image of a cut for whoever wants to look at it. */
+  /** Keeps the image of a cut for debugging. */
   keep(name: string): string {
     const path = join(tmpdir(), name);
     copyFileSync(this.#cut, path);
@@ -116,7 +116,7 @@ function whoHolds(dir: string): string {
   return spawnSync("fuser", ["-vm", dir], { encoding: "utf8" }).stderr ?? "";
 }
 
-/** A process and all that came of it, children of those that ended included as long as they have its session. */
+/** A process with its descendants, including children of exited ones that have their session. */
 export function treeOf(pid: number): number[] {
   const parents = new Map<number, number>();
   for (const name of readdirSync("/proc")) {
@@ -127,7 +127,7 @@ export function treeOf(pid: number): number[] {
         .split(" ");
       if (fields[0] !== "Z") parents.set(Number(name), Number(fields[1]));
     } catch {
-      // It has ended meanwhile.
+      // It has exited meanwhile.
     }
   }
   const tree = [pid];
@@ -140,7 +140,7 @@ export function signalAll(pids: readonly number[], signal: NodeJS.Signals): void
     try {
       process.kill(pid, signal);
     } catch {
-      // It has ended meanwhile.
+      // It has exited meanwhile.
     }
   }
 }

@@ -1,5 +1,5 @@
-/** What runs on the disk until its power is cut: `perdure up` with jobs submitted to it, and `perdure run`. Keeps what they
- *  acknowledged, which must be found again. */
+/** What runs on the disk until its power is cut: `perdure up` with jobs submitted to it, and `perdure run`. Records
+ *  what they acknowledged, which must still exist afterwards. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { closeSync, existsSync, openSync, readFileSync, writeFileSync } from "node:fs";
@@ -15,13 +15,13 @@ import { systemClock } from "../../src/lib/system-clock.ts";
 const PROGRAM = fileURLToPath(new URL("../../dist/cli/main.js", import.meta.url));
 const START_MS = 60_000;
 
-/** Prints a line and leaves two files, one of them below a folder. What it reads is what was piped into its job. */
+/** Prints a line and leaves two files, one of them in a folder. Reads what was piped into its job. */
 const COMMAND = [
   'echo "out $0"; echo "err $0" >&2; mkdir "$PERDURE_OUTPUT_DIR/artifacts/deep"',
   'seq 1 2000 | sed "s/^/$0 /" > "$PERDURE_OUTPUT_DIR/artifacts/deep/list"; cat > "$PERDURE_OUTPUT_DIR/artifacts/piped"',
 ].join("; ");
 
-/** A job that somebody was told of as stored; `files` once its end was told. */
+/** An acknowledged job; `files` once its end was reported. */
 export interface Acknowledged {
   readonly id: string;
   readonly word: string;
@@ -31,7 +31,7 @@ export interface Acknowledged {
 
 export const sha256 = (data: string | Uint8Array): string => createHash("sha256").update(data).digest("hex");
 
-/** What the files of a job must hold. */
+/** The expected contents of a job's files. */
 export function filesOf(word: string, piped: string): ReadonlyMap<string, string> {
   const list = Array.from({ length: 2_000 }, (_, i) => `${word} ${i + 1}\n`).join("");
   return new Map([
@@ -49,7 +49,7 @@ export interface Up {
   readonly lines: () => string;
 }
 
-/** Resolves when it says that it is ready: from then on its tokens are promised. */
+/** Resolves when it reports that it is ready: from then on its tokens must survive. */
 export async function startUp(dir: string, env: NodeJS.ProcessEnv, patience: Duration = 0): Promise<Up> {
   const args = ["up", "--data", dir, "--port", "0", "--concurrency", "4", "--grace", "1s"];
   const child = spawn(process.execPath, [PROGRAM, ...args], { stdio: ["ignore", "pipe", "pipe"], env });
@@ -78,7 +78,8 @@ function urlIn(path: string, pid: number): string | null {
   }
 }
 
-/** Submits one job after the other, every second with piped input, until it is told to stop; waits for their ends beside. */
+/** Submits one job after another, every second one with piped input, until it is stopped; waits for their ends
+ *  concurrently. */
 export async function submitTo(client: PerdureClient, name: string, signal: AbortSignal, acks: Acknowledged[]) {
   const waits: Promise<void>[] = [];
   for (let i = 0; !signal.aborted; i++) {
@@ -98,7 +99,7 @@ export async function submitTo(client: PerdureClient, name: string, signal: Abor
       waits.push(end.catch(() => {}));
     } catch (error) {
       if (signal.aborted) continue;
-      // On a busy machine: nothing was done, so the same job is submitted again.
+      // On a busy machine: nothing was stored, so the same job is submitted again.
       if (!(error instanceof PerdureError && error.code === "overloaded")) throw error;
       i -= 1;
       await sleep(systemClock, 200);
@@ -135,7 +136,7 @@ export class Runs {
       child.stdout?.on("data", (chunk) => (out += chunk));
       child.stderr?.on("data", (chunk) => (err += chunk));
       const code = await new Promise<number | null>((resolve) => child.once("close", resolve));
-      // Its last line tells what is stored, also where it was killed right after it.
+      // Its last line reports what is stored, even if it was killed right after it.
       const told = out.split("\n").find((line) => line.startsWith('{"id":'));
       if (told !== undefined) acks.push({ id: idIn(told), word, piped, files: filesOf(word, piped) });
       else if (!this.#isStopped) throw new Error(`perdure run ended with ${code}:\n${err}`);

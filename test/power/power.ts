@@ -1,6 +1,6 @@
-/** F30: power cuts, again and again, with figures: `npm run test:power -- --rounds 300`. Each round fills a disk of its own,
- *  cuts its power at a random moment and looks at what is left. Ends with 1 if anything that was acknowledged is not found
- *  again, or if a cut lost nothing at all, not even what nobody flushed: then nothing was tested. */
+/** F30: repeated power cuts, with figures: `npm run test:power -- --rounds 300`. Each round fills a disk, cuts its
+ *  power at a random moment and checks what is left. Exits with 1 if anything acknowledged is missing, or if a cut did
+ *  not even lose unflushed data: then nothing was tested. */
 import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,7 +11,7 @@ import { Disk, whyNoPower } from "./disk.ts";
 import { powerRound, type Round } from "./round.ts";
 
 const INNER = "PERDURE_POWER_INNER";
-/** A cut comes when at most so many jobs have ended, and at most so long after that. */
+/** The cut comes after at most this many jobs have ended, and at most this long after that. */
 const [MOST_ENDS, MOST_MS] = [40, 300];
 
 const { values } = parseArgs({ options: { rounds: { type: "string", default: "5" } } });
@@ -20,7 +20,7 @@ if (why !== null) {
   console.log(`NOT TESTED: power cuts need root and loop devices, and ${why}`);
   process.exitCode = 2;
 } else if (process.env[INNER] === undefined) {
-  // In a mount namespace of its own: whatever happens, nothing stays mounted.
+  // In a separate mount namespace: whatever happens, nothing stays mounted.
   const args = [
     "-m",
     "--propagation",
@@ -67,7 +67,7 @@ async function cut(rounds: number): Promise<number> {
   const mild = sum(({ isHarsh }) => (isHarsh ? 0 : 1));
   console.log(
     `${done.length} power cuts, ${sum(({ jobs }) => jobs)} acknowledged jobs and ${sum(({ files }) => files)} stored files: ` +
-      `${bad} with anything lost; ${mild} that lost not even what nobody flushed`,
+      `${bad} with anything lost; ${mild} that lost not even unflushed data`,
   );
   return bad + mild > 0 ? 1 : 0;
 }

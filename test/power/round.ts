@@ -1,4 +1,4 @@
-/** One round: fill a disk, cut its power at a moment nobody chose, and look at what is left. */
+/** One round: fills a disk, cuts its power at a random moment, and checks what is left. */
 import { setMaxListeners } from "node:events";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,13 +15,13 @@ export interface Round {
   readonly afterMs: number;
   readonly jobs: number;
   readonly files: number;
-  /** What was promised and is not there. */
+  /** What was acknowledged and is missing. */
   readonly wrong: string[];
-  /** Whether what nobody flushed was lost, as it must be: else nothing was tested. */
+  /** Whether unflushed data was lost, as it must be: otherwise nothing was tested. */
   readonly isHarsh: boolean;
 }
 
-/** When the power is cut: after so many jobs have ended, and so long after that. */
+/** When the power is cut: after this many jobs have ended, and this long after that. */
 export interface Moment {
   readonly ends: number;
   readonly ms: number;
@@ -40,10 +40,10 @@ export async function powerRound(disk: Disk, moment: Moment, env: NodeJS.Process
   disk.mountEmpty();
   mkdirSync(control);
   const running = runs.go(run, "run", env, runAcks);
-  running.catch(() => {}); // told below
+  running.catch(() => {}); // reported below
   const server = await startUp(up, env);
   const stop = new AbortController();
-  setMaxListeners(0, stop.signal); // one for each job that is waited for
+  setMaxListeners(0, stop.signal); // one for each awaited job
   const loads = [1, 2, 3].map((n) => submitTo(server.client, `up-${n}`, stop.signal, acks));
   for (const load of loads) load.catch(() => {});
   await writeUnflushed(control);
@@ -57,7 +57,7 @@ export async function powerRound(disk: Disk, moment: Moment, env: NodeJS.Process
   signalAll(tree(), "SIGSTOP");
   signalAll(tree(), "SIGSTOP"); // those that were started meanwhile
   disk.copy();
-  // What was acknowledged before the stop may still be on its way to us; what comes now was durable before it was sent.
+  // Acknowledgements sent before the stop may still arrive; they were durable before they were sent.
   await sleep(systemClock, 50);
   stop.abort();
   signalAll(tree(), "SIGKILL");
@@ -77,7 +77,7 @@ export async function powerRound(disk: Disk, moment: Moment, env: NodeJS.Process
   return { afterMs, jobs: acks.length + runAcks.length, files: files + more, wrong, isHarsh };
 }
 
-/** A file and rows of a database that nobody flushes: a cut that leaves them is none. */
+/** A file and rows of a database that are never flushed: a cut that keeps them is not a cut. */
 async function writeUnflushed(dir: string): Promise<void> {
   writeFileSync(join(dir, "file"), "x".repeat(10_000));
   const db = await openDatabase(join(dir, "rows.db"));
@@ -115,8 +115,8 @@ function tokensLost(dir: string, token: string): string[] {
     } catch {
       return [`${name} is missing`];
     }
-    if (!TOKEN.test(text)) return [`${name} has ${text.length} bytes and is no token`];
-    return name === "token" && text.trim() !== token ? ["token is another one"] : [];
+    if (!TOKEN.test(text)) return [`${name} has ${text.length} bytes and is not a token`];
+    return name === "token" && text.trim() !== token ? ["the token has changed"] : [];
   });
 }
 
@@ -140,7 +140,7 @@ async function lookAtRuns(dir: string, acks: readonly Acknowledged[], wrong: str
 
 /** The server starts again on what is left, and has all of it. */
 async function lookAtServer(dir: string, env: NodeJS.ProcessEnv, acks: readonly Acknowledged[], wrong: string[]) {
-  // Calls that a busy machine makes the server refuse are repeated: only what is not found counts.
+  // Calls that the server refuses on a busy machine are repeated: only missing data counts.
   const again = await startUp(dir, env, "60s").catch((error: unknown) => {
     wrong.push(`after the cut: ${error}`);
     return null;
@@ -166,7 +166,7 @@ async function lookAt(
       .job(id)
       .then((handle) => handle.get())
       .catch((error: unknown) => error as Error);
-    if (job instanceof Error) wrong.push(`${word} (${id}) is gone: ${job.message}`);
+    if (job instanceof Error) wrong.push(`${word} (${id}) is missing: ${job.message}`);
     else if (files !== null && job.state !== "succeeded") wrong.push(`${word} (${id}) is ${job.state} again`);
     else if (files !== null) count += await lookAtFiles(await perdure.outputs(id), files, `${word} (${id})`, wrong);
   }
@@ -186,7 +186,7 @@ async function lookAtFiles(outputs: JobOutputs, files: ReadonlyMap<string, strin
   return files.size;
 }
 
-/** Until nothing of it keeps the disk busy. */
+/** Until none of its processes uses the disk. */
 async function ended(pid: number): Promise<void> {
   for (let left = 500; left > 0 && treeOf(pid).length > 0; left--) await sleep(systemClock, 10);
 }

@@ -1,4 +1,4 @@
-/** What must hold of any job, and of parents and children, whatever happened to them before. */
+/** Invariants of any job, and of parents and children, whatever happened to them before. */
 import { expect } from "vitest";
 import { decideCommand } from "../../src/core/job/command.ts";
 import type { JobEvent } from "../../src/core/job/event.ts";
@@ -7,10 +7,10 @@ import { isTerminal, type JobProgressFields } from "../../src/core/job/job.ts";
 import type { JobRow } from "../../src/store/store.ts";
 import type { Bench } from "../kit.ts";
 
-/** The counters that a wait must not move. */
+/** The counters that a wait must not change. */
 const CHARGED = ["failures", "losses", "defers", "ruleCounts"] as const;
 
-/** What its events, its attempts and its row say must be the same, and within its policy. */
+/** Its events, its attempts and its row must agree, and respect its policy. */
 export async function checkJob(bench: Bench, job: JobRow): Promise<void> {
   const events = (await bench.store.events.page({ after: 0, limit: -1, jobId: job.id })).events as JobEvent[];
   const { payload: _p, result, progress: _g, ...row } = job;
@@ -32,7 +32,7 @@ export async function checkJob(bench: Bench, job: JobRow): Promise<void> {
     if (event.name === "attempt.waiting") {
       const { counters, decision } = event.data;
       expect(before?.state).toBe("running");
-      expect(decision, "a wait is charged to nothing").toMatchObject({
+      expect(decision, "a wait is not counted").toMatchObject({
         kind: before?.cancelRequestedAt === null ? "block" : "cancel",
         class: "waiting",
       });
@@ -67,7 +67,7 @@ export async function checkJob(bench: Bench, job: JobRow): Promise<void> {
   expect(told).toMatchObject({ state: job.state, reason: job.reason, chapter: job.chapter });
 }
 
-/** After a sweep, with nothing under way. */
+/** After a sweep, with nothing in progress. */
 export async function checkFamilies(bench: Bench, jobs: readonly JobRow[]): Promise<void> {
   const byId = new Map(jobs.map((job) => [job.id, job]));
   const eventsOf = async (id: string) =>
@@ -78,18 +78,18 @@ export async function checkFamilies(bench: Bench, jobs: readonly JobRow[]): Prom
       const wait = (await eventsOf(job.id)).findLast((event) => event.name === "attempt.waiting");
       const waitsFor = wait?.data.waitsFor ?? [];
       const states = waitsFor.map((id) => byId.get(id)?.state ?? "succeeded");
-      expect(states.every(isTerminal), `${job.id} waits, though all it waits for has ended`).toBe(false);
+      expect(states.every(isTerminal), `${job.id} waits, though all jobs it waits for have ended`).toBe(false);
     }
     const parent = byId.get(job.parentId ?? "");
     if (parent === undefined) continue;
     expect(job.depth).toBe(parent.depth + 1);
-    expect(keys.has(job.key as string), `${job.key} is there twice`).toBe(false);
+    expect(keys.has(job.key as string), `${job.key} exists twice`).toBe(false);
     keys.add(job.key as string);
     if (parent.cancelRequestedAt === null || isTerminal(job.state) || job.cancelRequestedAt !== null) continue;
-    // Only somebody who wanted it so can have brought it back.
+    // Only a deliberate redrive can have brought it back.
     const isCancel = ({ name }: JobEvent) => name === "job.cancel_requested" || name === "job.cancelled";
     const asked = (await eventsOf(parent.id)).findLast(isCancel)?.seq as number;
     const redriven = (await eventsOf(job.id)).findLast(({ name }) => name === "job.redriven");
-    expect(redriven?.seq ?? 0, `${job.id} lives, though ${parent.id} was cancelled`).toBeGreaterThan(asked);
+    expect(redriven?.seq ?? 0, `${job.id} is live, though ${parent.id} was cancelled`).toBeGreaterThan(asked);
   }
 }
