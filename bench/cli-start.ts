@@ -9,9 +9,9 @@ import type { Bench, Row } from "./scenarios.ts";
 const PROGRAM = process.env.PERDURE_BENCH_PROGRAM ?? fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
 const ROUNDS = 30;
 
-/** In turn, so that both meet the same noise. */
+/** Alternately, so that both have the same noise. */
 export async function cliStart({ store }: Bench): Promise<Row[]> {
-  if (store !== "sqlite") return []; // the start has no part in the store
+  if (store !== "sqlite") return []; // the start does not depend on the store
   const cwd = mkdtempSync(join(tmpdir(), "perdure-cli-start-"));
   try {
     run(cwd, [PROGRAM, "run", "--", "true"]);

@@ -8,7 +8,7 @@ import { ask } from "../test/postgres/client.ts";
 import { startServer } from "../test/postgres/server.ts";
 import { type Row, scenarios } from "./scenarios.ts";
 
-// tsx turns source maps on, which makes every error of a handler dearer than it is in plain Node.
+// tsx turns source maps on, which makes every error of a handler slower than in plain Node.
 process.setSourceMapsEnabled(false);
 
 const USAGE = `npm run bench [-- [--quick] [--sqlite | --postgres] [name…]]
@@ -62,7 +62,7 @@ for (const store of stores as ("sqlite" | "postgres")[]) {
   }
 }
 
-/** Each database is a file of its own, gone at the end. */
+/** Each database is a separate file, removed at the end. */
 function files() {
   const dir = mkdtempSync(join(process.env.PERDURE_BENCH_DIR ?? tmpdir(), "perdure-bench-"));
   return {
@@ -72,7 +72,7 @@ function files() {
   };
 }
 
-/** Each database is a schema of one server: ours, or that of PERDURE_TEST_POSTGRES_URL. */
+/** Each database is a schema of one server: the test server, or that of PERDURE_TEST_POSTGRES_URL. */
 async function server() {
   const foreign = process.env.PERDURE_TEST_POSTGRES_URL;
   const settings = { shared_buffers: "512MB", min_wal_size: "1GB", max_wal_size: "2GB" };
@@ -100,7 +100,7 @@ async function server() {
   };
 }
 
-/** A server that has run for a while writes into log files that it has had before; a new one makes them as it goes, which
+/** A server that has been running for a while reuses its log files; a new one creates them as it runs, which
  *  costs more than what is written. */
 async function warmUp(url: string): Promise<void> {
   await ask(url, "create table warm as select repeat(md5(i::text), 30) as text from generate_series(1, 900000) as i");

@@ -1,5 +1,5 @@
-/** The way over the network: one server process and one worker process of the built program, as users have them. This process
- *  submits, and waits without asking in between. */
+/** Throughput over the network: one server process and one worker process of the built program, as in production. This process
+ *  submits, and waits without polling. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,8 +9,8 @@ import { Perdure } from "perdure/client";
 import type { Bench, Row } from "./scenarios.ts";
 
 const PROGRAM = process.env.PERDURE_BENCH_PROGRAM ?? fileURLToPath(new URL("../dist/cli/main.js", import.meta.url));
-const WORKER_DOOR = new URL("../worker/index.js", `file://${PROGRAM}`).href;
-const TASKS = `import { task } from ${JSON.stringify(WORKER_DOOR)};
+const WORKER_ENTRY = new URL("../worker/index.js", `file://${PROGRAM}`).href;
+const TASKS = `import { task } from ${JSON.stringify(WORKER_ENTRY)};
 export const noop = task("noop", () => {});
 export const last = task("last", () => {});
 `;
@@ -42,7 +42,7 @@ export async function remoteDrain({ open, scale }: Bench): Promise<Row[]> {
         await perdure.submitMany(Array.from({ length: size }, (_, n) => ({ task: "noop", input: { n: done + n } })));
       }
     });
-    // Of all jobs it comes last.
+    // The last of all jobs.
     const last = await perdure.submit("last", null, { priority: 9 });
     const drainMs = await timed(async () => {
       await perdure.resume("default");
@@ -73,7 +73,7 @@ async function timed(run: () => Promise<void>): Promise<number> {
   return performance.now() - started;
 }
 
-/** What a process says of itself when it is ready. */
+/** The JSON that a process prints when it is ready. */
 function firstJson(child: ChildProcess): Promise<Record<string, unknown>> {
   return new Promise((resolve, reject) => {
     let text = "";

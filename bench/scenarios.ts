@@ -39,7 +39,7 @@ const failOnce = task(
 const entries = (task: Task<{ n: number }, unknown>, count: number, options = {}): SubmitEntry[] =>
   Array.from({ length: count }, (_, n) => ({ task, input: { n }, options }));
 
-/** Jobs in lists of 1000, all stored when it resolves. */
+/** Submits jobs in lists of 1,000; all are stored when it resolves. */
 async function fill(perdure: Perdure, task: Task<{ n: number }, unknown>, count: number, options = {}): Promise<void> {
   for (let done = 0; done < count; done += 1_000) {
     const answers = await perdure.submitMany(entries(task, Math.min(1_000, count - done), options));
@@ -47,7 +47,7 @@ async function fill(perdure: Perdure, task: Task<{ n: number }, unknown>, count:
   }
 }
 
-/** All of them recorded as succeeded, not only run: the store is asked once the last handler has run. */
+/** Until all are recorded as succeeded, not only run: the store is read when the last handler has run. */
 async function untilEmpty(perdure: Perdure, count: number, before: number): Promise<void> {
   while (handled < count) await new Promise((resolve) => setTimeout(resolve, 5));
   for (;;) {

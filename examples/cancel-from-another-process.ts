@@ -1,5 +1,5 @@
-/** Two processes on one file: this one works, another one cancels. The handler hears of it through its signal.
- *  The second process is this same file, started with the database and the job's id as arguments.
+/** Two processes on one file: this one works, another one cancels. The handler is notified by its signal.
+ *  The second process is the same file, started with the database and the job id as arguments.
  *  Run: npx tsx examples/cancel-from-another-process.ts */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,11 +14,11 @@ const [file, jobId] = process.argv.slice(2);
 if (file !== undefined && jobId !== undefined) await cancel(file, jobId);
 else await work();
 
-/** The other process. It needs no task and no worker, only the file. */
+/** The other process needs only the file, no task and no worker. */
 async function cancel(file: string, jobId: string): Promise<void> {
   const perdure = await Perdure.open(file);
   const { state } = await perdure.cancel(jobId);
-  console.log(`canceller: asked for the end of a job that is ${state}`);
+  console.log(`canceller: requested cancel, the job is ${state}`);
   await perdure.close();
 }
 
@@ -35,7 +35,7 @@ async function work(): Promise<void> {
     console.log("worker: started, this takes a minute");
     started();
     try {
-      await sleep(60_000, undefined, { signal: ctx.signal }); // hand the signal on to whatever can stop
+      await sleep(60_000, undefined, { signal: ctx.signal }); // pass the signal on to everything that can be aborted
     } finally {
       if (ctx.signal.aborted) console.log(`worker: stopped, because ${ctx.signal.reason.message}`);
     }
@@ -49,7 +49,7 @@ async function work(): Promise<void> {
   });
   const childEnded = once(child, "exit");
   const error = await job.result().catch((thrown: unknown) => thrown as PerdureError);
-  console.log(`worker: result() says ${(error as PerdureError).code}`);
+  console.log(`worker: result() rejected with ${(error as PerdureError).code}`);
   await childEnded;
 
   console.log((await job.explain()).text);

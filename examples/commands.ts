@@ -1,4 +1,4 @@
-/** Commands and HTTP requests as jobs, from the library: a command that goes on where its first run failed, and a request
+/** Commands and HTTP requests as jobs, from the library: a command that resumes after its first attempt failed, and a request
  *  to an API that is busy at first. Run it with: npx tsx examples/commands.ts */
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -6,13 +6,13 @@ import { exec, http, Perdure } from "perdure";
 
 const perdure = await Perdure.open();
 
-// An API that is busy at first. It is on this machine, which a worker must allow.
-let asked = 0;
+// An API that is busy at first. It listens on loopback, which the worker must permit.
+let requests = 0;
 const server = createServer((_request, response) => {
-  asked += 1;
-  response.statusCode = asked === 1 ? 503 : 200;
+  requests += 1;
+  response.statusCode = requests === 1 ? 503 : 200;
   response.setHeader("content-type", "application/json");
-  response.end(JSON.stringify({ asked }));
+  response.end(JSON.stringify({ requests }));
 }).listen(0, "127.0.0.1");
 await new Promise((resolve) => server.once("listening", resolve));
 const { port } = server.address() as AddressInfo;
@@ -28,7 +28,7 @@ await perdure.work([exec, http], {
 
 const retry = { maxAttempts: 3, backoff: { initial: "50ms" } } as const;
 
-// The first run leaves a checkpoint and fails; the second goes on from it.
+// The first attempt writes a checkpoint and fails; the second resumes from it.
 const script = `
   if [ -n "$PERDURE_PREVIOUS_OUTPUT_DIR" ]; then
     cp "$PERDURE_PREVIOUS_OUTPUT_DIR/checkpoint" artifacts/resumed.txt
@@ -40,13 +40,13 @@ const script = `
   fi`;
 const command = await perdure.submit(exec, { command: script, shell: true }, { retry, timeout: "1m" });
 const { exitCode, outputs } = await command.result();
-console.log(`exit code ${exitCode}, left ${outputs.map((file) => `${file.name} (${file.size} bytes)`).join(", ")}`);
+console.log(`exit code ${exitCode}, outputs: ${outputs.map((file) => `${file.name} (${file.size} bytes)`).join(", ")}`);
 for (const { attempt, failure } of await command.attempts())
   console.log(`attempt ${attempt}: ${failure?.message ?? "ok"}`);
 
 const request = await perdure.submit(http, { url: `http://127.0.0.1:${port}/status` }, { retry });
 const { status_code, body } = await request.result();
-console.log(`HTTP ${status_code} after ${(await request.get()).attempt} runs: ${JSON.stringify(body)}`);
+console.log(`HTTP ${status_code} after ${(await request.get()).attempt} attempts: ${JSON.stringify(body)}`);
 
 server.close();
 await perdure.close();

@@ -1,6 +1,6 @@
 // biome-ignore-all lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
-/** What happens to jobs that fail for good: they wait among the dead letters until a person redrives or discards them.
- *  A policy with rules decides which failures are worth another run. Run: npx tsx examples/dead-letter.ts */
+/** Jobs that fail permanently become dead letters, until an operator redrives or discards them.
+ *  The rules of the policy decide which failures are retried. Run: npx tsx examples/dead-letter.ts */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -45,15 +45,15 @@ await Promise.allSettled([good.result(), bad.result()]);
 const { jobs: letters } = await perdure.jobs({ deadLetter: true, order: "oldest" });
 for (const { id, payload, reason, attempt } of letters) {
   const { invoice } = payload as { invoice: string };
-  console.log(`dead letter: invoice ${invoice}, ${reason} after ${attempt} ${attempt === 1 ? "run" : "runs"}`);
+  console.log(`dead letter: invoice ${invoice}, ${reason} after ${attempt} ${attempt === 1 ? "attempt" : "attempts"}`);
   console.log(`${(await perdure.explain(id)).text}\n`);
 }
 
-// The bank is back: the first gets a new chapter, with all of its budget. The second will never work.
+// The bank is online again: the first job is redriven, with its full number of attempts. The second cannot succeed.
 bankIsUp = true;
 await perdure.redrive(good.id);
-const again = await perdure.job<{ receipt: string }>(good.id); // good.result() stays with the chapter that failed
-console.log(`redriven: chapter ${again.chapter}, ${(await again.result()).receipt}`);
+const again = await perdure.job<{ receipt: string }>(good.id); // good.result() stays with the outcome before the redrive
+console.log(`redriven: ${(await again.result()).receipt}`);
 
 await perdure.discard(bad.id);
 const left = await perdure.jobs({ deadLetter: true });

@@ -1,4 +1,4 @@
-/** The main job: a task, a worker, a typed result, and the story of how it came about.
+/** The basics: a task, a worker, a typed result, and the explanation of how it came about.
  *  Run it with `npm start`, or `npx tsx examples/first-job.ts [file]` after `npm run build`.
  *  Jobs are kept in `.perdure/perdure.db` of the working directory, or in the file you name. */
 import { Perdure, task } from "perdure";

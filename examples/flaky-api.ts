@@ -1,6 +1,6 @@
 /** A job that calls an API which is down at first: 503, then 429 with Retry-After, then 200.
- *  The error a handler throws may carry `status` and `retryAfterMs`; the policy reads both. A 404 is not worth a
- *  retry, and preset `default` knows it. Run: npx tsx examples/flaky-api.ts */
+ *  The error that a handler throws may have `status` and `retryAfterMs`; the policy reads both. A 404 is not
+ *  retried by the preset `default`. Run: npx tsx examples/flaky-api.ts */
 import { mkdtempSync, rmSync } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
@@ -52,7 +52,7 @@ for (const { attempt, outcome, delay, because } of (await price.explain()).attem
 
 const missing = await perdure.submit(getPrice, { path: "/missing" });
 const error = await missing.result().catch((thrown: unknown) => thrown as JobFailedError);
-if (error instanceof JobFailedError) console.log(`missing: ${error.reason} after ${error.attempt} run`);
+if (error instanceof JobFailedError) console.log(`missing: ${error.reason} after ${error.attempt} attempt`);
 
 await perdure.close();
 server.close();

@@ -1,5 +1,5 @@
 // biome-ignore-all lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
-/** Trying a policy with `perdure/core`: no database, no clock, no waiting. The functions are those the engine uses.
+/** Tries a policy with `perdure/core`: without database, clock or waiting, and with the functions that the engine uses.
  *  Run: npx tsx examples/policy.ts */
 import {
   backoffMs,
@@ -19,13 +19,13 @@ const policy = resolvePolicy({
   noRetryOn: ["permission denied"],
 });
 
-// How long the retries wait, at the least, in the middle and at the most: the last argument is the draw for jitter.
+// Minimum, middle and maximum delay of each retry: the last argument is the random value for the jitter.
 for (const retry of [1, 2, 3, 4]) {
   const [least, middle, most] = [0, 0.5, 0.999].map((draw) => backoffMs(policy.backoff, retry, draw).delayMs);
   console.log(`retry ${retry} waits ${least} to ${most} ms, ${middle} in the middle`);
 }
 
-// What follows a series of failures. A run that starts is the one change that no decision makes.
+// The decisions after a series of outcomes. Only the start of an attempt is not a decision.
 function play(name: string, outcomes: readonly Outcome[]): void {
   console.log(`\n${name}`);
   const now = 0;
@@ -71,10 +71,10 @@ const failed = (message: string, status: number | null = null): Outcome => ({
 });
 const reset = failed("connection reset");
 play("four failures in a row", [reset, reset, reset, reset]);
-play("rate limits are not charged", [failed("429 Too Many Requests", 429), reset, { kind: "completed", result: null }]);
-play("a failure that no retry can help", [failed("EACCES: permission denied")]);
+play("rate limits are not counted", [failed("429 Too Many Requests", 429), reset, { kind: "completed", result: null }]);
+play("a failure that a retry cannot fix", [failed("EACCES: permission denied")]);
 
-// Mistakes are refused with their place, before anything runs.
+// Mistakes are refused with the path of the field, before anything runs.
 try {
   resolvePolicy(JSON.parse('{ "maxAttemps": 3 }'));
 } catch (error) {

@@ -7,8 +7,8 @@ const fetchPrice = task(
   "fetch-price",
   { retry: { maxAttempts: 3, backoff: { initial: "50ms" } }, timeout: "10s" },
   async (input: { item: string }, ctx) => {
-    ctx.log(`asking for the price of ${input.item}`);
-    if (ctx.attempt < 3) throw new Error(`the shop is closed, said attempt ${ctx.attempt}`);
+    ctx.log(`requesting the price of ${input.item}`);
+    if (ctx.attempt < 3) throw new Error(`the shop is closed in attempt ${ctx.attempt}`);
     return { item: input.item, cents: 499 };
   },
 );

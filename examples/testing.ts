@@ -11,7 +11,7 @@ test("fails twice, then succeeds after 1 s and 2 s", async () => {
   const startedAt: number[] = [];
   const flaky = task("flaky", { retry: { maxAttempts: 3, backoff: { initial: "1s" } } }, (n: number, ctx) => {
     startedAt.push(kit.clock.now());
-    if (ctx.attempt < 3) throw new Error(`run ${ctx.attempt} failed`);
+    if (ctx.attempt < 3) throw new Error(`attempt ${ctx.attempt} failed`);
     return n * 2;
   });
   await kit.perdure.work([flaky]);

@@ -1,11 +1,11 @@
-/** An order and its job are stored in one transaction: both are there, or neither is. One order is committed and its
- *  job runs; the other is rolled back and its job never was. Needs a PostgreSQL server; leaves nothing in it.
+/** An order and its job are stored in one transaction: both or neither. One order is committed and its
+ *  job runs; the other is rolled back with its job. Requires a PostgreSQL server; removes what it creates.
  *  Run: npx tsx examples/transaction.ts postgres://user:password@host/database (or set PERDURE_DB) */
 import { Perdure, task } from "perdure";
 import pg from "pg";
 
 const [url = process.env.PERDURE_DB] = process.argv.slice(2);
-if (url === undefined) throw new Error("which database? give its address as an argument, or in PERDURE_DB");
+if (url === undefined) throw new Error("no database: pass its address as an argument, or set PERDURE_DB");
 const schema = `perdure_example_${process.pid}`;
 
 const ran: number[] = [];
@@ -19,7 +19,7 @@ const client = new pg.Client({ connectionString: url }); // your own connection,
 await client.connect();
 await client.query("create temporary table orders (id int primary key, total int not null check (total > 0))");
 
-/** Resolves with the job, whose order is stored; rejects when neither is. */
+/** Resolves with the job if both are stored; rejects if neither is. */
 async function place(order: number, total: number) {
   await client.query("begin");
   try {
@@ -42,10 +42,10 @@ await place(2, 0).catch((error: Error) => console.log(`order 2: rolled back: ${e
 const found = await perdure.jobs({ key: "order-2" });
 console.log(`order 2: jobs with its key: ${found.jobs.length}`);
 
-await (await place(3, 30)).result(); // came after order 2, and has run
+await (await place(3, 30)).result(); // submitted after order 2, and has run
 const { rows } = await client.query("select array_agg(id order by id) as ids from orders");
 console.log(`orders stored: ${rows[0].ids}; jobs that ran: ${ran}`);
 
 await perdure.close();
-await client.query(`drop schema ${schema} cascade`); // an example's only: never do this to your jobs
+await client.query(`drop schema ${schema} cascade`); // only for this example: never do this to your jobs
 await client.end();

@@ -1,5 +1,5 @@
 /** Two processes share a PostgreSQL database: this one submits, another one works. They could be on two hosts.
- *  The second process is this same file, started with the schema as an argument. Needs a server; leaves nothing in it.
+ *  The second process is the same file, started with the schema as an argument. Requires a server; removes what it creates.
  *  Run: npx tsx examples/two-processes-postgres.ts postgres://user:password@host/database (or set PERDURE_DB) */
 import { fork } from "node:child_process";
 import { once } from "node:events";
@@ -8,7 +8,7 @@ import { Perdure, task } from "perdure";
 import pg from "pg";
 
 const [url = process.env.PERDURE_DB, schemaOfParent] = process.argv.slice(2);
-if (url === undefined) throw new Error("which database? give its address as an argument, or in PERDURE_DB");
+if (url === undefined) throw new Error("no database: pass its address as an argument, or set PERDURE_DB");
 
 const greet = task("greet", async (input: { name: string }) => {
   console.log(`worker ${process.pid}: runs greet for ${input.name}`);
@@ -18,7 +18,7 @@ const greet = task("greet", async (input: { name: string }) => {
 if (schemaOfParent === undefined) await submit(url, `perdure_example_${process.pid}`);
 else await work(url, schemaOfParent);
 
-/** The other process: works until this one is done with it. */
+/** The other process: works until it is disconnected. */
 async function work(url: string, schema: string): Promise<void> {
   const perdure = await Perdure.open({ url, schema });
   await perdure.work([greet]);
@@ -26,10 +26,10 @@ async function work(url: string, schema: string): Promise<void> {
   await perdure.close();
 }
 
-/** This process has no worker, so whatever is run is run by the other one. */
+/** This process has no worker, so all jobs run in the other one. */
 async function submit(url: string, schema: string): Promise<void> {
   const other = fork(fileURLToPath(import.meta.url), [url, schema]);
-  const perdure = await Perdure.open({ url, schema }); // whoever comes first makes the tables
+  const perdure = await Perdure.open({ url, schema }); // the first process creates the tables
   for (const name of ["Ada", "Grace", "Alan"]) {
     const job = await perdure.submit(greet, { name });
     const { text, pid } = await job.result({ timeout: "30s" });
@@ -41,6 +41,6 @@ async function submit(url: string, schema: string): Promise<void> {
 
   const client = new pg.Client({ connectionString: url });
   await client.connect();
-  await client.query(`drop schema ${schema} cascade`); // an example's only: never do this to your jobs
+  await client.query(`drop schema ${schema} cascade`); // only for this example: never do this to your jobs
   await client.end();
 }

@@ -83,24 +83,24 @@ example("flaky-api", async (run) => {
   expect(lines[5]).toContain("attempt 2 failed, next after 1000 ms"); // Retry-After, not the backoff's 400
   expect(lines[6]).toContain("attempt 3 completed");
   expect(lines.filter((line) => line.startsWith("/missing"))).toEqual(["/missing, attempt 1: 404"]);
-  expect(lines).toContain("missing: rejected after 1 run");
+  expect(lines).toContain("missing: rejected after 1 attempt");
 });
 
 example("dead-letter", async (run) => {
   const text = await run();
-  expect(text).toContain("dead letter: invoice A-1, exhausted after 2 runs");
+  expect(text).toContain("dead letter: invoice A-1, exhausted after 2 attempts");
   expect(text).toContain("rules[1] matched 2 times and allows 1 retry");
-  expect(text).toContain("dead letter: invoice A-2, rejected after 1 run");
+  expect(text).toContain("dead letter: invoice A-2, rejected after 1 attempt");
   expect(text).toContain('"the card has expired" (CardDeclined)');
-  expect(text).toContain("redriven: chapter 2, receipt for A-1");
+  expect(text).toContain("redriven: receipt for A-1");
   expect(text).toContain("discarded: invoice A-2; dead letters left: 0");
 });
 
 example("cancel-from-another-process", async (run) => {
   const text = await run();
-  expect(text).toContain("canceller: asked for the end of a job that is running");
+  expect(text).toContain("canceller: requested cancel, the job is running");
   expect(text).toContain("worker: stopped, because the job was cancelled");
-  expect(text).toContain("worker: result() says job_cancelled");
+  expect(text).toContain("worker: result() rejected with job_cancelled");
   expect(text).toMatch(/^Cancelled at .*, after attempt 1 \(0 of 1 counted\)\.$/m);
 });
 
@@ -151,10 +151,10 @@ example("commands", async (run) => {
   expect(lines).toEqual([
     "stderr: power is out",
     "stdout: resumed in attempt 2",
-    "exit code 0, left resumed.txt (11 bytes)",
+    "exit code 0, outputs: resumed.txt (11 bytes)",
     "attempt 1: exit code 7: power is out",
     "attempt 2: ok",
-    'HTTP 200 after 2 runs: {"asked":2}',
+    'HTTP 200 after 2 attempts: {"requests":2}',
   ]);
 });
 

@@ -1,5 +1,5 @@
-/** The demo of fluster's retries, in its words: a job that fails about every other time, and is retried up to five times.
- *  Run: npx tsx examples/fluster/flaky-demo.ts, or with draws of your own: … flaky-demo.ts 0.1 0.4 0.7 */
+/** The demo of fluster's retries, with its API: a job that fails about every other time, and is retried up to five times.
+ *  Run: npx tsx examples/fluster/flaky-demo.ts, or with your own random values: … flaky-demo.ts 0.1 0.4 0.7 */
 import { Perdure, task } from "perdure";
 import { Entrypoint, fluster } from "perdure/dialects";
 
@@ -25,7 +25,7 @@ const status = await client.wait(jobId, { timeout: 60 });
 for (const { attempt_id, worker_id, state, error } of status.attempts) {
   console.log(`attempt ${attempt_id} on ${worker_id}: ${state}${error === null ? "" : `, ${error}`}`);
 }
-// Not failure_count + 1: a run that was preempted is an attempt, too.
+// Not failure_count + 1: a preempted attempt counts as an attempt too.
 if (status.state === "SUCCEEDED") console.log(`Succeeded after ${status.attempts.length} attempts`);
 else console.log(`${status.state} after ${status.failure_count} failures: ${status.error}`);
 

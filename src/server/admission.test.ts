@@ -107,7 +107,7 @@ describe("the lag of the event loop", () => {
 });
 
 describe("the pace of writes", () => {
-  /** Rounds of as many writes as are let in of those that want to, at a cost each. The answer is how many were let in. */
+  /** Rounds of writes at a cost each; returns how many were admitted. */
   function rounds(pace: WriteConcurrency, clock: VirtualClock, { wanting, costMs, count }: Round): number {
     let done = 0;
     for (let round = 0; round < count; round++) {
@@ -170,7 +170,7 @@ describe("the pace of writes", () => {
     expect(pace.isFull).toBe(false);
   });
 
-  it("learns nothing from a pause", () => {
+  it("ignores pauses", () => {
     const { clock, pace } = make();
     rounds(pace, clock, { wanting: 1, costMs: () => 500, count: 1 });
     clock.moveTo(clock.now() + 60_000);
@@ -213,7 +213,7 @@ describe("the gate of reads", () => {
     (await next)();
   });
 
-  it("refuses more of one caller than may wait, more of all, and who has waited too long", async () => {
+  it("limits waiting reads per caller and in total, and the time of a wait", async () => {
     const clock = new VirtualClock();
     const gate = new ReadGate(LIMITS, clock);
     const leave = await gate.enter("a");

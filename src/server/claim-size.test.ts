@@ -6,8 +6,8 @@ function jobs(count: number, size: number): ClaimedJob[] {
   return Array.from({ length: count }, () => ({ payload: "x".repeat(size), previous: null }) as unknown as ClaimedJob);
 }
 
-describe("room for claims", () => {
-  it("is small at first, wide for light jobs, and never more than was asked for", () => {
+describe("the size of claims", () => {
+  it("is small at first, large for small jobs, and never more than requested", () => {
     const room = new ClaimSize();
     expect([room.limit("a", 500), room.limit("a", 3)]).toEqual([16, 3]);
     expect(room.fitting("a", jobs(16, 10))).toBe(16);

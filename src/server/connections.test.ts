@@ -75,7 +75,7 @@ async function setUp(limits: Partial<ConnectionLimits> = {}) {
 
 const openOf = (sockets: readonly Socket[]) => sockets.map(({ destroyed }) => !destroyed);
 
-describe("room for a new connection", () => {
+describe("making room for a new connection", () => {
   it("is made by the oldest idle one of the address that has the most, and never by one of the reserve", async () => {
     const { open, use, connections, pass } = await setUp();
     const known = [await open("127.0.0.2"), await open("127.0.0.2")];

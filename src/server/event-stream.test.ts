@@ -143,7 +143,7 @@ it("reads each event once for all streams with the same filter, wherever they be
   expect(follows).toHaveLength(1);
 });
 
-it("asks for no more events while the client takes none, drops it after a while, and costs others nothing", async () => {
+it("reads no events while the client reads none, disconnects it after a while, and does not slow down others", async () => {
   const clock = new VirtualClock();
   const large = (seq: number) =>
     ({ seq, jobId: null, n: 0, at: 0, name: "large", data: { text: "x".repeat(100_000) } }) as unknown as PerdureEvent;
@@ -170,7 +170,7 @@ it("asks for no more events while the client takes none, drops it after a while,
     },
     { timeout: 60_000, interval: 100 },
   );
-  // Others at another place go on.
+  // Streams at another position continue.
   expect(await idsOf(port, 50)).toEqual(Array.from({ length: 50 }, (_, i) => i + 1));
   clock.moveTo(clock.now() + PATIENCE_MS);
   await over;

@@ -77,7 +77,7 @@ describe("S32: the quota of lanes", () => {
     expect(answers.map((message) => message === null)).toEqual([true, true, true, ...Array(7).fill(false)]);
   });
 
-  it("counts what is refused, or exists already, for nobody, and asks for it again", async () => {
+  it("does not count lanes that are refused or exist, and reads them again", async () => {
     const { submit, stored } = quotaOver(new Map(), 3);
     for (const key of ["taken", "repeated"]) {
       for (let from = 0; from < 30; from += 3) await submit(queues(from, from + 3, { key }));
@@ -119,7 +119,7 @@ describe("S32: the quota of lanes", () => {
     expect(await restarted.submit([item("q1"), item("q2"), item("q3")])).toEqual([null, null, expect.any(String)]);
     stored.delete("q1");
     expect(await restarted.submit([item("q3")])).toEqual([null]);
-    // It is asked for again when it may have been deleted meanwhile.
+    // It is read again when it may have been deleted.
     stored.delete("q2");
     stored.set("q4", X.key);
     restarted.seen.now += 3_600_000;
@@ -149,7 +149,7 @@ describe("S32: the quota of lanes", () => {
     expect(await submit([child("q7", "job_lost_too")])).toEqual([expect.stringContaining(OF_TOKEN)]);
   });
 
-  it("tells kinds, labels and namespaces apart", async () => {
+  it("distinguishes kinds, labels and namespaces", async () => {
     const { submit, seen } = quotaOver(new Map(), 100);
     await submit([item("q")]);
     for (const other of [item("q", { kind: "j" }), item("q", { labels: { a: "b" } }), item("q", { namespace: "b" })]) {

@@ -35,7 +35,7 @@ describe("the log", () => {
     expect(written.map((line) => JSON.parse(line).message)).toEqual(["warn", "error"]);
   });
 
-  it("tells errors with their stack and cause, and what cannot be shown as such", () => {
+  it("has errors with their stack and cause, and handles fields that cannot be serialized", () => {
     const { log, written } = lines();
     log("error", "x", { error: new Error("outer", { cause: new Error("inner") }) });
     expect(JSON.parse(written[0] as string).error).toMatch(/Error: outer\n.*caused by Error: inner\n/s);
@@ -45,7 +45,7 @@ describe("the log", () => {
     expect(JSON.parse(written[1] as string)).toMatchObject({ message: "y", fields: "cannot be shown" });
   });
 
-  it("holds no secret of a token, wherever it stood", () => {
+  it("redacts secrets of tokens everywhere", () => {
     const token = `pdr_abcd1234_${"S3-_".repeat(10)}abc`;
     const { log, written } = lines();
     log("info", `said ${token}`, { url: `/x?token=${token}`, nested: { list: [token] }, error: new Error(token) });

@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { PolicyCache, RequestPolicies } from "./policy-cache.ts";
 
-it("resolves a policy once, whoever sends its text, until others have taken its room", () => {
+it("resolves a policy once per text, until it is evicted", () => {
   const cache = new PolicyCache(40_000);
   const first = cache.of({ maxAttempts: 7 });
   expect(first.maxAttempts).toBe(7);
@@ -36,7 +36,7 @@ it("refuses one that is too long, in full or as it was given", () => {
   );
 });
 
-it("takes so many different policies of one request, each as often as it comes", () => {
+it("limits the different policies of one request, not their uses", () => {
   const policies = new RequestPolicies(new PolicyCache(), 3);
   const first = policies.of({ maxAttempts: 1 });
   for (const n of [2, 3, 1, 2, 3]) expect(policies.of({ maxAttempts: n }).maxAttempts).toBe(n);

@@ -13,7 +13,7 @@ const anyOf = {
   data: {},
 };
 
-/** As ajv lists the faults of a value that fits none of several shapes. */
+/** As ajv lists the errors of a value that matches none of several shapes. */
 const inBranch = (branch: number, keyword: string, at: string, rest: object) => ({
   ...{
     keyword,
@@ -25,7 +25,7 @@ const inBranch = (branch: number, keyword: string, at: string, rest: object) => 
 });
 
 describe("what a schema refuses", () => {
-  it("is told of the shape that was meant", () => {
+  it("is about the shape that was meant", () => {
     const faults = [
       inBranch(0, "enum", "/kind", { parentSchema: { enum: ["completed"] }, data: "failed" }),
       inBranch(1, "required", "", { params: { missingProperty: "failure" }, parentSchema: KINDS[1] }),
@@ -38,7 +38,7 @@ describe("what a schema refuses", () => {
     ]);
   });
 
-  it("is told with all that is allowed where no shape was meant", () => {
+  it("lists all allowed values if no shape matches", () => {
     const faults = [
       inBranch(0, "type", "", { parentSchema: { type: "number" }, data: true }),
       inBranch(1, "type", "", { parentSchema: { type: "string" }, data: true }),
@@ -58,7 +58,7 @@ describe("what a schema refuses", () => {
     );
   });
 
-  it("names the whole where there is no field", () => {
+  it("has the part of the request if there is no field", () => {
     const fault = {
       keyword: "type",
       instancePath: "",
@@ -70,7 +70,7 @@ describe("what a schema refuses", () => {
     expect(refusalOf([fault], "body").message).toBe("body: must be an object; got a list of 1.");
   });
 
-  it("quotes names that are no words, and cuts long values", () => {
+  it("quotes unusual names, and shortens long values", () => {
     const at = (instancePath: string) => ({
       keyword: "type",
       instancePath,

@@ -25,7 +25,7 @@ function setUp(maxWaiting = 10) {
 }
 
 describe("the budget of replies", () => {
-  it("counts a guess, then the reply, until it has been sent; who waits comes in as soon as it fits", async () => {
+  it("counts a guess, then the reply, until it has been sent; admits waiting requests as soon as there is memory", async () => {
     const { budget, timers, now } = setUp();
     const first = now("a", 40);
     const second = budget.enter("reader", { who: "a" }, 20);
@@ -39,7 +39,7 @@ describe("the budget of replies", () => {
     expect(budget.held("reader")).toBe(30);
   });
 
-  it("gives one token half, and counts no more than that half against others, however large its replies were", () => {
+  it("limits a token to half, and counts at most that half against others", () => {
     const { budget, now } = setUp();
     now("a", 50).made(900);
     expect(budget.enter("reader", { who: "a" }, 0)).toBeInstanceOf(Promise);
@@ -48,7 +48,7 @@ describe("the budget of replies", () => {
     expect(budget.enter("worker", { who: "a" }, 50)).not.toBeInstanceOf(Promise);
   });
 
-  it("lets a session in while it takes its own replies, whatever others with its token hold, and names the room", async () => {
+  it("admits a session that reads its replies, whatever others with its token hold, and returns the free bytes", async () => {
     const { budget, timers } = setUp();
     const enter = (who: string, session: string) => budget.enter("waiting", { who, session }, 0);
     const slow = ["s1", "s2"].map((session) => enter("a", session) as ReplyGrant);
@@ -65,7 +65,7 @@ describe("the budget of replies", () => {
     expect(third.freeBytes).toBe(19);
   });
 
-  it("refuses who has waited too long, and at once where too many wait", async () => {
+  it("refuses after a long wait, and at once if too many are waiting", async () => {
     const { budget, timers, now, passWait } = setUp(2);
     const held = now("a", 50);
     const waiting = [

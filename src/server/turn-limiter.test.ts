@@ -1,7 +1,7 @@
 import { expect, it } from "vitest";
 import { TurnLimiter } from "./turn-limiter.ts";
 
-it("gives so many passes a turn, to callers one after the other", async () => {
+it("limits the passes per turn, in turn by caller", async () => {
   let turn = () => {};
   const loop = {
     turn(call: () => void) {

@@ -2,7 +2,7 @@ import type { Socket } from "node:net";
 import { describe, expect, it } from "vitest";
 import { WriteProgress } from "./connections.ts";
 
-/** Asked at these moments; `taken` bytes of ten megabytes are with the kernel by then. */
+/** Checked at these times; the kernel has accepted `taken` of ten megabytes then. */
 function verdicts(steps: readonly { at: number; taken: number }[], isPressed: boolean): boolean[] {
   const progress = new WriteProgress();
   const [bytesWritten, writeMs] = [10_000_000, 30_000];

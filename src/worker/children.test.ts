@@ -19,7 +19,7 @@ async function openBench(handler: (ctx: TaskContext) => unknown, { hasFamily = t
   onTestFinished(() => worker.stop(0));
   return {
     ...{ link, family, clock, worker },
-    /** Runs the handler once more, and tells the outcome. */
+    /** Runs the handler again, and returns the outcome. */
     async run(parts: { timeoutMs?: number } = {}): Promise<{ outcome: ReportedOutcome; log: string }> {
       const id = link.give("parent", parts);
       await settled();
@@ -46,14 +46,14 @@ describe("submitting a child", () => {
       ...{ jobId: "job_1", attempt: 1, namespace: "default", session: "ses_1", token: "t1" },
     });
     expect(second?.entry).toEqual({ task: "b", input: { n: 1 }, options: { key: "mine", priority: 2 } });
-    // The next run begins to count anew.
+    // The next attempt starts counting from 1.
     expect((await bench.run()).outcome).toEqual({ kind: "completed", result: '{"id":"child_#3","created":false}' });
   });
 
   it.each<[string, unknown]>([
     ["a key of our own kind", { key: "#1" }],
-    ["a parent of its own", { parent: "job_7" }],
-    ["options that are none", "high"],
+    ["a parent option", { parent: "job_7" }],
+    ["options that are not an object", "high"],
     ["a list for options", []],
   ])("refuses %s", async (_, options) => {
     const bench = await openBench(({ submit }) => submit("a", undefined, options as ChildOptions));
@@ -62,7 +62,7 @@ describe("submitting a child", () => {
     expect(bench.family.submitted).toEqual([]);
   });
 
-  it("says so where the link keeps no children", async () => {
+  it("fails if the link does not support child jobs", async () => {
     for (const verb of ["submit", "children"] as const) {
       const bench = await openBench((ctx) => ctx[verb]("a"), { hasFamily: false });
       expect(failed((await bench.run()).outcome)).toMatchObject({ name: "PerdureError", code: "wrong_state" });
@@ -82,7 +82,7 @@ describe("submitting a child", () => {
     bench.clock.moveTo(bench.clock.now() + 1_000);
     await settled();
     expect(bench.link.reports[0]?.outcome).toMatchObject({ kind: "timeout" });
-    // Afterwards nothing is asked any more.
+    // Afterwards no calls are made.
     expect(bench.family.submitted).toEqual([]);
   });
 });
@@ -109,7 +109,7 @@ describe("waiting for children", () => {
     expect((await bench.run()).outcome).toEqual({ kind: "completed", result: JSON.stringify(done) });
   });
 
-  it("for nobody is no waiting; for the same one twice gives its end twice", async () => {
+  it("with an empty list returns at once; with the same child twice returns its end twice", async () => {
     const bench = await openBench(async ({ waitFor }) => {
       const none = await waitFor([]);
       const twice = await waitFor([{ id: "child_a" }, { id: "child_a" }] as Child<number>[]);
@@ -119,7 +119,7 @@ describe("waiting for children", () => {
     expect((await bench.run()).outcome).toEqual({ kind: "completed", result: "[0,7,7]" });
   });
 
-  it("counts whatever the handler makes of the error, and what else it says is dropped", async () => {
+  it("ends the attempt even if the handler catches the error; its own result or error is discarded", async () => {
     const say: { how: (error: unknown) => unknown } = { how: () => undefined };
     const bench = await openBench(async ({ waitFor }) => {
       try {

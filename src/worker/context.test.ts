@@ -5,7 +5,7 @@ import { task } from "../core/task/task.ts";
 import type { EngineLink } from "./engine-link.ts";
 
 describe("the context of a run", () => {
-  it("tells the handler who it is, how often it was tried, and what went wrong before", async () => {
+  it("has the job, the attempt and the previous failure", async () => {
     const bench = await openBench();
     const seen: unknown[] = [];
     const look = task("look", (input: unknown, ctx) => {
@@ -74,7 +74,7 @@ describe("the context of a run", () => {
     expect((await bench.attempts(id))[0]?.log?.split("\n")).toHaveLength(5);
   });
 
-  it("drops log text beyond its room and says how much", async () => {
+  it("drops log text beyond the limit and logs how much", async () => {
     const bench = await openBench();
     const flood = task("flood", (_: unknown, ctx) => {
       for (let i = 0; i < 1_000; i++) ctx.log("x".repeat(100));
@@ -87,7 +87,7 @@ describe("the context of a run", () => {
     expect(log).toMatch(/\[\d+ characters of log dropped\]\n$/);
   });
 
-  it("stores progress, usage and log while the run goes on, soon after they were told", async () => {
+  it("stores progress, usage and log soon, while the attempt is running", async () => {
     const bench = await openBench();
     const end = gate();
     const long = task("long", async (_: unknown, ctx) => {
@@ -110,7 +110,7 @@ describe("the context of a run", () => {
     expect((await bench.attempts(id))[0]).toMatchObject({ usage, log: expect.stringMatching(/half way\n.*done\n$/) });
   });
 
-  it("counts the usage of a run that was lost, as far as it was told", async () => {
+  it("counts the usage of a lost attempt, as far as it was sent", async () => {
     let silent = false;
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
@@ -159,7 +159,7 @@ describe("the context of a run", () => {
     for (const message of messages) expect(message).toMatch(/progress|usage|BigInt/);
   });
 
-  it("never hands out the pair of job and attempt twice", async () => {
+  it("never claims the same attempt of a job twice", async () => {
     const bench = await openBench();
     const pairs: string[] = [];
     const flaky = task("flaky", (_: unknown, ctx) => {
@@ -175,7 +175,7 @@ describe("the context of a run", () => {
     expect(pairs).toEqual([1, 2, 3, 4, 5, 6].map((attempt) => `${id}.${attempt}`));
   });
 
-  it("keeps what the handler said last of its progress, though no renewal came to tell it", async () => {
+  it("keeps the last progress value, even if no renewal has sent it", async () => {
     const bench = await openBench();
     const quick = task("quick", (_: unknown, ctx) => ctx.progress({ step: 3 }));
     await bench.work([quick]);

@@ -4,7 +4,7 @@ import { openTestEngine } from "../testing/index.ts";
 
 const RETRY = { maxAttempts: 3, backoff: { type: "fixed", delay: "10s" } } as const;
 
-/** Runs a handler that does `work` once, and gives the job and its first attempt. */
+/** Runs a handler that does `work` once, and returns the job and its first attempt. */
 async function outcomeOf(work: () => unknown, retry: object = { maxAttempts: 1 }) {
   await using kit = await openTestEngine();
   const odd = task("odd", { retry }, work);
@@ -34,7 +34,7 @@ describe("what a handler throws", () => {
     expect(attempt?.failure).toMatchObject({ class: "invalid", message: "no url" });
   });
 
-  it("RetryAfterError waits as long as it asks, or as the backoff if that is longer", async () => {
+  it("RetryAfterError waits for its delay, or for the backoff if that is longer", async () => {
     const long = await outcomeOf(thrower(new RetryAfterError("busy", "1m")), RETRY);
     expect(long.job).toMatchObject({ state: "queued", failures: 1, runAt: long.now + 60_000 });
     const short = await outcomeOf(thrower(new RetryAfterError("busy", "1s")), RETRY);
@@ -48,7 +48,7 @@ describe("what a handler throws", () => {
     expect((await outcomeOf(thrower(copy), RETRY)).job.reason).toBe("rejected");
   });
 
-  it("tells the handler's frames, and not those of the worker below them", async () => {
+  it("has the handler's frames in its stack, not those of the worker", async () => {
     async function deeper(): Promise<never> {
       await Promise.resolve();
       throw new Error("deep");
@@ -158,7 +158,7 @@ describe("what a handler throws", () => {
 });
 
 describe("what a handler returns", () => {
-  it("nothing, or null, and the job tells them apart", async () => {
+  it("undefined and null are distinguished", async () => {
     expect((await outcomeOf(() => undefined)).job).toMatchObject({ state: "succeeded", result: undefined });
     expect((await outcomeOf(() => null)).job).toMatchObject({ state: "succeeded", result: null });
   });
@@ -186,7 +186,7 @@ describe("what a handler returns", () => {
         },
       },
     ],
-    ["a value that is nothing as JSON", { toJSON: () => undefined }],
+    ["a value that is undefined as JSON", { toJSON: () => undefined }],
     [
       "a proxy that refuses",
       new Proxy(

@@ -70,7 +70,7 @@ describe("a worker's counts", () => {
 });
 
 describe("a heartbeat", () => {
-  it("is as often as the link wants it, but never less than three in a lease", async () => {
+  it("is as often as the link requests, and at least three times per lease", async () => {
     for (const [heartbeatMs, expected] of [
       [2_000, 7],
       [60_000, 3],
@@ -92,8 +92,8 @@ describe("a heartbeat", () => {
   });
 });
 
-describe("a worker that is told to drain", () => {
-  it("hears of it by its renewal, claims no more, and says when its hands are empty", async () => {
+describe("a worker that is drained", () => {
+  it("learns of it by a renewal, stops claiming, and resolves `drained` when it holds no attempt", async () => {
     const bench = await openBench();
     const end = gate();
     const worker = await bench.work([task("slow", () => end.passed)]);

@@ -20,7 +20,7 @@ describe("a report", () => {
     expect(new Set(bench.reports.map(({ from }) => (from as { reportId: string }).reportId)).size).toBe(1);
   });
 
-  it("whose answer was lost is repeated and gets the same answer; nothing is charged twice", async () => {
+  it("whose answer was lost is repeated and gets the same answer; nothing is counted twice", async () => {
     let lose = true;
     const answers: unknown[] = [];
     const wrapLink = (link: EngineLink): EngineLink => ({
@@ -47,7 +47,7 @@ describe("a report", () => {
     expect(await bench.attempts(id)).toHaveLength(1);
   });
 
-  it("that is refused is told in short, so that its job ends instead of running for ever", async () => {
+  it("that is refused is replaced by a failure, so that its job ends instead of running for ever", async () => {
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
       async report(report, session) {
@@ -73,7 +73,7 @@ describe("a report", () => {
     expect(handled).toEqual([1]);
   });
 
-  it("under way keeps its attempt in hand: it is renewed, and stop waits for it", async () => {
+  it("in progress keeps its attempt held: its lease is renewed, and stop waits for it", async () => {
     const bench = await openCuttable();
     const worker = await bench.work([task("quick", () => "fine")]);
     bench.cut.report = true;
@@ -88,7 +88,7 @@ describe("a report", () => {
     expect(await bench.job(id)).toMatchObject({ state: "succeeded", attempt: 1 });
   });
 
-  it("that contradicts an earlier one of the same attempt is told who was first", async () => {
+  it("that contradicts an earlier one of the same attempt gets the first outcome", async () => {
     const bench = await openBench();
     const session = await bench.engine.openSession({
       ...{ namespace: "default", name: "w", host: "h", pid: 1, kinds: ["k"], queues: null, labels: {}, slots: 9 },
@@ -164,7 +164,7 @@ describe("log text", () => {
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
       async renew() {
-        // On its way for a while, in which the handler goes on talking.
+        // In progress for a while, in which the handler keeps logging.
         for (let turn = 0; turn < 3; turn++) await new Promise((resolve) => setImmediate(resolve));
         throw new Error("lost on the way");
       },

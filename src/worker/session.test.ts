@@ -5,7 +5,7 @@ import { VirtualClock } from "../testing/virtual-clock.ts";
 import type { EngineLink } from "./engine-link.ts";
 import { startWorker, TestLink } from "./testing-link.ts";
 
-/** Ends when it is told to, and notes why. */
+/** Ends when its signal is aborted, and records why. */
 function heeding(reasons: string[]) {
   return task("heed", async (_: unknown, ctx) => {
     const reason = await aborted(ctx.signal);
@@ -59,7 +59,7 @@ describe("a session", () => {
     expect(reasons).toEqual([UNREACHABLE]);
   });
 
-  it("counts its lease from when it asked for it, not from when the answer came", async () => {
+  it("counts its lease from the request, not from the answer", async () => {
     let late = true;
     let advanceBy: (ms: number) => Promise<void> = async () => {};
     const wrapLink = (link: EngineLink): EngineLink => ({
@@ -77,13 +77,13 @@ describe("a session", () => {
     const reasons: string[] = [];
     await bench.work([heeding(reasons)]);
     await bench.submit("heed");
-    await bench.advance(19_000); // asked at 5 s, answered at 14 s: good until 20 s
+    await bench.advance(19_000); // requested at 5 s, answered at 14 s: valid until 20 s
     expect(reasons).toEqual([]);
     await bench.advance(1_500);
     expect(reasons).toEqual([UNREACHABLE]);
   });
 
-  it("tells soon what was told to it while a renewal was under way", async () => {
+  it("soon sends news that came during a renewal", async () => {
     let hold: Promise<void> | null = null;
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
@@ -133,7 +133,7 @@ describe("a session", () => {
     expect(history?.lateReports).toMatchObject([{ attempt: 1 }]);
   });
 
-  it("that was frozen past its lease wins nothing when it wakes: its handlers are told and its reports are late", async () => {
+  it("that was frozen past its lease stops its handlers when it wakes, and its reports are stale", async () => {
     const thawed = gate();
     let frozen = false;
     const wrapLink = (link: EngineLink): EngineLink => {
@@ -166,7 +166,7 @@ describe("a session", () => {
     frozen = false;
     thawed.open();
     await bench.advance(1_000);
-    expect(reasons).toEqual([UNREACHABLE]); // it noticed by itself, before anybody told it
+    expect(reasons).toEqual([UNREACHABLE]); // it noticed by itself, without an answer
     finish.open("by the zombie");
     await bench.advance(1_000);
     expect(await bench.job(id)).toMatchObject({ state: "succeeded", attempt: 2, result: '"by the other"' });
@@ -174,7 +174,7 @@ describe("a session", () => {
     expect((await bench.engine.explain(id)).text).toContain("A late report of attempt 1");
   });
 
-  it("does not charge the job for a run that it cut short to be on the safe side", async () => {
+  it("does not count an attempt that it stopped as a precaution", async () => {
     const bench = await openCuttable();
     const reasons: string[] = [];
     await bench.work([heeding(reasons)]);
@@ -188,7 +188,7 @@ describe("a session", () => {
     expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "interrupted" });
   });
 
-  it("leaves a run that goes on in silence in hand, and can still stop it for another cause", async () => {
+  it("keeps holding an attempt that ignores the signal, and can still stop it for another cause", async () => {
     const bench = await openCuttable();
     await bench.work([task("deaf", () => new Promise(() => {}))], { stopGraceMs: 1_000 });
     const id = await bench.submit("deaf");
@@ -205,7 +205,7 @@ describe("a session", () => {
     expect(await bench.job(id)).toMatchObject({ state: "cancelled", attempt: 1, losses: 0 });
   });
 
-  it("keeps the result of a run that completed although it was thought lost, if nobody took the job", async () => {
+  it("keeps the result of an attempt that seemed lost, if no other worker took the job", async () => {
     const bench = await openCuttable();
     const thorough = task("thorough", async (_: unknown, ctx) => {
       await aborted(ctx.signal);
@@ -220,7 +220,7 @@ describe("a session", () => {
     expect(await bench.job(id)).toMatchObject({ state: "succeeded", result: '"done"' });
   });
 
-  it("that the engine has ended is replaced by a new one, and the work goes on", async () => {
+  it("that the engine has ended is replaced by a new one, and work continues", async () => {
     const bench = await openCuttable();
     const reasons: string[] = [];
     const worker = await bench.work([heeding(reasons), task("quick", () => "fine")]);
@@ -238,7 +238,7 @@ describe("a session", () => {
     expect(bench.logged.join("\n")).toContain("session expired, opened a new one");
   });
 
-  it("may be given the same job again while its old handler still goes on, and keeps the new run alive", async () => {
+  it("may claim the same job again while the old handler is still running, and keeps the new attempt alive", async () => {
     const bench = await openCuttable();
     const ends = [gate<string>(), gate<string>()];
     const deaf = task("deaf", (_: unknown, ctx) => ends[ctx.attempt - 1]?.passed);
@@ -256,7 +256,7 @@ describe("a session", () => {
     expect(await bench.job(id)).toMatchObject({ state: "succeeded", result: '"the new one"', attempt: 2 });
   });
 
-  it("tells of a cancel with its next renewal when the shout was missed", async () => {
+  it("receives a missed cancel with the next renewal", async () => {
     const wrapLink = (link: EngineLink): EngineLink => ({ ...link, onCancel: () => () => {} });
     const bench = await openBench({ wrapLink });
     const reasons: string[] = [];
@@ -269,7 +269,7 @@ describe("a session", () => {
     expect((await bench.job(id)).state).toBe("cancelled");
   });
 
-  it("renews also when there is more to tell than one renewal carries, and tells it all in the end", async () => {
+  it("renews even if there are more logs than fit into one renewal, and sends all of them in the end", async () => {
     const longest: number[] = [];
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
@@ -322,7 +322,7 @@ describe("a budget that is spent", () => {
     for (let turn = 0; turn < 5; turn++) await new Promise((resolve) => setImmediate(resolve));
   };
 
-  /** Runs the handler until a renewal says that its job has spent its budget, and gives the report. */
+  /** Runs the handler until a renewal returns that the budget is spent, and returns the report. */
   async function spend(handler: (signal: AbortSignal) => unknown) {
     const link = new TestLink();
     const clock = new VirtualClock();
@@ -342,7 +342,7 @@ describe("a budget that is spent", () => {
     return { report: link.reportOf(jobId), told: link.held[0] };
   }
 
-  it("stops the run within a second or so, and its report tells what was spent", async () => {
+  it("stops the attempt within about a second, and reports its usage", async () => {
     const reasons: string[] = [];
     const { report, told } = await spend(async (signal) => {
       const reason = await aborted(signal);

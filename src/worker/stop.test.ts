@@ -27,7 +27,7 @@ describe("stop", () => {
     expect(await bench.store.sessions.list()).toMatchObject([{ running: 0, endedAt: bench.clock.now() }]);
   });
 
-  it("claims nothing that comes in the moment it is asked", async () => {
+  it("claims no job that is submitted at that moment", async () => {
     const bench = await openBench();
     const quick = task("quick", () => 1);
     const worker = await bench.work([quick]);
@@ -40,7 +40,7 @@ describe("stop", () => {
     expect({ attempt, handbacks, runAt }).toEqual({ attempt: 0, handbacks: 0, runAt: bench.clock.now() });
   });
 
-  it("hands back after the grace time what heeds its signal, at once and without charge", async () => {
+  it("releases attempts that react to their signal after the grace time, without counting them", async () => {
     const bench = await openBench();
     const reasons: string[] = [];
     const heed = task("heed", async (_: unknown, ctx) => {
@@ -66,7 +66,7 @@ describe("stop", () => {
     expect(await bench.job(id)).toMatchObject({ state: "succeeded", attempt: 2, handbacks: 0 });
   });
 
-  it("hands back what ignores its signal too, after its stop grace", async () => {
+  it("also releases attempts that ignore their signal, after their stop grace", async () => {
     const bench = await openBench();
     const deaf = task("deaf", () => new Promise(() => {}));
     const worker = await bench.work([deaf], { stopGraceMs: 3_000 });
@@ -78,7 +78,7 @@ describe("stop", () => {
     expect(await bench.job(id)).toMatchObject({ state: "queued", attempt: 1, failures: 0, losses: 0 });
   });
 
-  it("keeps the result of a handler that completes although it was asked to stop", async () => {
+  it("keeps the result of a handler that completes after the stop request", async () => {
     const bench = await openBench();
     const thorough = task("thorough", async (_: unknown, ctx) => {
       await aborted(ctx.signal);
@@ -121,7 +121,7 @@ describe("stop", () => {
     expect((await bench.attempts(id))[0]).toMatchObject({ outcome: "interrupted", failure: null });
   });
 
-  it("forced, hands a command back when it is dead, and keeps the end of one whose files are being stored", async () => {
+  it("forced, releases a command when it has exited, and keeps the outcome of one whose files are being stored", async () => {
     const bench = await openBench();
     const [dead, stored] = [gate(), gate()];
     const killed: Executor = {
@@ -153,7 +153,7 @@ describe("stop", () => {
     expect(await bench.job(ids[1])).toMatchObject({ state: "succeeded", result: "7" });
   });
 
-  it("forced, leaves a command that does not die to its lease", async () => {
+  it("forced, leaves a command that cannot be killed to its lease", async () => {
     const bench = await openBench();
     const immortal: Executor = {
       kind: "immortal",

@@ -21,7 +21,7 @@ describe("a worker's options", () => {
     expect(label).toThrow(/use the option runtimes/);
   });
 
-  it("tell what cpu and memory jobs may take as labels: of the machine, where nothing is said", () => {
+  it("have labels for CPU and memory, by default those of the machine", () => {
     const { labels } = checkWork({ resources: { cpu: 1.5, memory: "2g" } });
     expect(labels).toMatchObject({ "resource/cpu": "1500", "resource/memory": String(2 * 2 ** 30) });
     expect(hostResources(labels).cpu).toBe(Math.max(1_500, availableParallelism() * 1_000));

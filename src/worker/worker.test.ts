@@ -24,7 +24,7 @@ describe("slots", () => {
     expect(worker.running).toBe(0);
   });
 
-  it("claim no more than is free, so that other workers get the rest", async () => {
+  it("claim no more than its free slots, so that other workers get the others", async () => {
     const bench = await openBench();
     const end = gate();
     const hold = task("hold", () => end.passed);
@@ -57,7 +57,7 @@ describe("slots", () => {
 });
 
 describe("timeout and cancel", () => {
-  it("aborts the signal at the timeout; the run is charged as timed out and retried", async () => {
+  it("aborts the signal at the timeout; the attempt counts as timed out and is retried", async () => {
     const bench = await openBench();
     const reasons: string[] = [];
     const slow = task("slow", async (_: unknown, ctx) => {

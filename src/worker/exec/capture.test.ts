@@ -94,7 +94,7 @@ describe("Capture", () => {
     expect(found.lastLine).toBe("\ufffd");
   });
 
-  it("is for the owner alone, is there before the first byte, and overwrites nothing", async () => {
+  it("is readable by the owner only, exists before the first byte, and overwrites nothing", async () => {
     const path = join(dir, "own.log");
     const capture = new Capture(path, 1_024);
     await capture.open();
@@ -106,7 +106,7 @@ describe("Capture", () => {
   });
 
   // NOT TESTED: a disk that is full. It would need one, and the right to mount it.
-  it("counts also where there is no file to write to", async () => {
+  it("counts bytes even without a file", async () => {
     const capture = new Capture(join(dir, "none/at/all"), 1_024);
     await expect(capture.open()).rejects.toMatchObject({ code: "ENOENT" });
     capture.write(Buffer.alloc(5_000));

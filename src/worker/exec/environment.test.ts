@@ -10,7 +10,7 @@ const own = { PERDURE_JOB_ID: "job_1" };
 const of = (job: Record<string, string>, allow: string[] = []) => ({ ...environmentOf({ from, job, allow, own }) });
 
 describe("the environment of a command", () => {
-  it("is a base, what the job names, and what tells it who it is", () => {
+  it("has base variables, those of the job, and PERDURE_*", () => {
     expect(of({ FOO: "mine", LANG: "de" })).toEqual({
       ...{ PATH: "/bin", HOME: "/home/w", LANG: "de", FOO: "mine", PERDURE_JOB_ID: "job_1" },
     });
@@ -43,7 +43,7 @@ describe("the environment of a command", () => {
     },
   );
 
-  it("has what the job wants filled in, with the same care for names", () => {
+  it("has the filled variables of the job, with the same rules for names", () => {
     const filled = { MY_JOB: "job_1", PORT: "8080" };
     expect(environmentOf({ from, job: { A: "1" }, filled, allow: [], own })).toMatchObject({ A: "1", ...filled });
     const risky = { from, job: {}, filled: { GIT_DIR: "job_1" }, own };
@@ -51,7 +51,7 @@ describe("the environment of a command", () => {
     expect(environmentOf({ ...risky, allow: ["GIT_DIR"] }).GIT_DIR).toBe("job_1");
   });
 
-  it("cannot be told to be somebody else", () => {
+  it("cannot have PERDURE_* overridden", () => {
     expect(of({ PERDURE_JOB_ID: "forged" }).PERDURE_JOB_ID).toBe("job_1");
     const job = { PERDURE_TOKEN: "forged", PERDURE_URL: "http://evil" };
     const access = { PERDURE_TOKEN: "pdj_1", PERDURE_URL: "http://here" };

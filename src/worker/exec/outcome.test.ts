@@ -32,7 +32,7 @@ describe("without a verdict", () => {
     expect(failureOf(term, "bye")).toMatchObject({ exitCode: 143, message: "signal SIGTERM: bye" });
   });
 
-  it("a kill by the kernel for want of memory is told apart from others", () => {
+  it("distinguishes an out-of-memory kill from other kills", () => {
     expect(failureOf(killed({ isOutOfMemory: true }))).toMatchObject({ kind: "oom", exitCode: 137, code: null });
     const exceeded = { kind: "memory", used: 5 } as const;
     expect(failureOf(killed({ exceeded }))).toMatchObject({ kind: "oom", code: "limit_memory" });
@@ -60,8 +60,8 @@ describe("what stands around the line", () => {
   });
 });
 
-describe("a result.json that says nothing", () => {
-  it("is told of where the exit code decides", () => {
+describe("a malformed result.json", () => {
+  it("is mentioned where the exit code decides", () => {
     const judged = endOf(end({ exitCode: 3 }), { kind: "malformed", why: "it is empty" }, "oops");
     expect(judged).toMatchObject({
       kind: "failed",
@@ -97,7 +97,7 @@ describe("with a verdict", () => {
     expect(endOf(end({ exitCode: 4 }), malformed, "")).toMatchObject({ failure: { kind: "exit", exitCode: 4 } });
   });
 
-  it("that is refused ends it for good after an exit code of 0: the work was done, and its report is lost", () => {
+  it("that is refused is a permanent failure after exit code 0: the work was done", () => {
     const why = "it has 900000 bytes, over the limit of 786432";
     const oversized: CommandVerdict = { kind: "malformed", why, isRefused: true };
     const message = `exit code 0, but its result.json cannot be used: ${why}; write result.json as a small plain file, and large output to artifacts/`;
@@ -110,7 +110,7 @@ describe("with a verdict", () => {
     }
   });
 
-  it("output goes with an exit code of 0 only", () => {
+  it("output requires exit code 0", () => {
     const output: CommandVerdict = { kind: "output", output: [1], usage: null };
     expect(endOf(end(), output, "")).toMatchObject({ kind: "completed", output: [1] });
     expect(endOf(end({ exitCode: 4 }), output, "")).toMatchObject({ kind: "failed" });

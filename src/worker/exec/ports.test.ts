@@ -23,7 +23,7 @@ describe("ports", () => {
     }
   });
 
-  it("are never given twice at a time, however many ask", async () => {
+  it("are never assigned twice at the same time", async () => {
     const ports = new Ports();
     const all = (await Promise.all(Array.from({ length: 20 }, () => ports.take(20)))).flat();
     expect(new Set(all).size).toBe(400);

@@ -22,7 +22,7 @@ const code = async (program: string, { cwd = dir, path = `${dir}/other:${dir}/bi
   (await checkProgram(program, cwd, path))?.code ?? null;
 
 describe("before a program is started", () => {
-  it("it is looked for on the path of the command, and not on ours", async () => {
+  it("searches the PATH of the command, not that of the worker", async () => {
     expect(await code("tool")).toBe(null);
     expect(await code("tool", { path: "/nowhere:bin" })).toBe(null); // a relative folder: of its directory
     expect(await code("sh")).toBe("ENOENT");
@@ -37,7 +37,7 @@ describe("before a program is started", () => {
     expect(await code("./runs", { cwd: join(dir, "bin") })).toBe("ENOENT");
   });
 
-  it("what is no program is refused", async () => {
+  it("refuses what is not an executable file", async () => {
     expect(await code("./plain")).toBe("EACCES");
     expect(await code("./bin")).toBe("EACCES");
     expect(await code("./dangling")).toBe("ENOENT");
@@ -64,7 +64,7 @@ describe("an error at the start", () => {
     expect(startFailure(each, "prog")).toMatchObject({ kind: "error", class: "transient", code: each });
   });
 
-  it("is told with what it is about", () => {
+  it("names the program or directory", () => {
     expect(startFailure("ENOENT", "./flaky.sh").message).toBe("cannot start: ./flaky.sh does not exist (ENOENT)");
     expect(startFailure("EXYZ", "a").message).toBe("cannot start: a cannot be executed (EXYZ)");
   });

@@ -22,11 +22,11 @@ const why = (found: CommandVerdict) => (found.kind === "malformed" ? found.why :
 const NO_MORE = { reason: null, code: null, output: null, usage: null, usageTrouble: null };
 
 describe("a verdict", () => {
-  it("is none without a file", async () => {
+  it("is absent without a file", async () => {
     expect(await readVerdict(join(dir, "none"))).toEqual({ kind: "none" });
   });
 
-  it("of a file that belongs to another user than the command is refused, and so is its usage", async () => {
+  it("of a file with another owner than the command is refused, and so is its usage", async () => {
     const path = file('{"status":"completed","usage":{"tokensIn":1}}');
     const own = process.getuid?.() ?? 0;
     expect((await readVerdict(path, own)).kind).toBe("completed");
@@ -34,7 +34,7 @@ describe("a verdict", () => {
     expect(await readUsage(path, own + 1)).toBe(null);
   });
 
-  it("says completed or failed, with all that may be beside it", async () => {
+  it("is completed or failed, with its optional fields", async () => {
     expect(await verdict('{"status":"completed"}')).toEqual({ kind: "completed", ...NO_MORE });
     expect(await verdict('{"status":"failed"}')).toEqual({ kind: "failed", ...NO_MORE });
     const usage = { tokensIn: 1, tokensOut: 2, costUsd: 0.5 };
@@ -44,7 +44,7 @@ describe("a verdict", () => {
     });
   });
 
-  it("says waiting, with the children it waits for", async () => {
+  it("is waiting, with the ids of the children", async () => {
     const children = ["job_1", "job_2"];
     const waiting = { status: "waiting", children };
     expect(await verdict(JSON.stringify(waiting))).toEqual({
@@ -64,7 +64,7 @@ describe("a verdict", () => {
     expect(await verdict(most)).toMatchObject({ kind: "waiting" });
   });
 
-  it("says why not all of its usage is counted", async () => {
+  it("has the reason why not all of its usage is counted", async () => {
     for (const status of ["completed", "failed", "budget_exceeded", "waiting"]) {
       const given = { status, children: ["job_1"], usage: { cost_usd: "3", tokens_in: 2 } };
       expect(await verdict(JSON.stringify(given))).toMatchObject({
@@ -121,7 +121,7 @@ describe("a verdict", () => {
     }
   });
 
-  it("is malformed where it is no JSON, or has another status", async () => {
+  it("is malformed if it is not JSON, or has another status", async () => {
     for (const text of ["{", "completed", '{"status":"completed"', '{"status":"completed"}x', "\0", "NaN"]) {
       expect((await verdict(text)).kind, text).toBe("malformed");
     }
@@ -151,7 +151,7 @@ describe("a verdict", () => {
     expect(deep).toMatchObject({ kind: "malformed", isRefused: true });
   });
 
-  it("is not read through links, pipes and folders, and none of them holds us up", async () => {
+  it("is not read from links, pipes and directories, and never blocks", async () => {
     const [link, fifo, folder] = [join(dir, "link"), join(dir, "fifo"), join(dir, "folder")];
     symlinkSync(file('{"status":"completed"}'), link);
     execFileSync("mkfifo", [fifo]);
@@ -162,7 +162,7 @@ describe("a verdict", () => {
     for (const path of [link, fifo, folder]) expect(await readUsage(path)).toBe(null);
   });
 
-  it("never throws and never pollutes, whatever stands there", async () => {
+  it("never throws and never pollutes prototypes, whatever the file contains", async () => {
     await fc.assert(
       fc.asyncProperty(fc.oneof(fc.json(), fc.string(), fc.uint8Array()), async (content) => {
         const path = join(dir, "fuzz");
@@ -192,7 +192,7 @@ describe("usage", () => {
     expect(await readUsage(file(JSON.stringify(claude)))).toEqual({ ...usage, costUsd: 0 });
   });
 
-  it("counts nothing that is no number from 0 on", async () => {
+  it("counts only numbers from 0", async () => {
     for (const bad of [-1, "5", null, {}, true]) {
       const text = JSON.stringify({ tokensIn: bad, tokensOut: 3 }).replace("null", "1e999");
       expect(await readUsage(file(text))).toEqual({ tokensIn: 0, tokensOut: 3, costUsd: 0 });
@@ -206,11 +206,11 @@ describe("usage", () => {
     ["[3]", "got [3]; give an object"],
     ["", "it is empty"],
     ["{cost", /JSON/],
-  ])("says why it is not counted: %s", async (text, why) => {
+  ])("has the reason why it is not counted: %s", async (text, why) => {
     expect(await usageTrouble(file(text))).toMatch(why);
   });
 
-  it("has no trouble where all is counted, or nothing is there", async () => {
+  it("has no problem if all is counted, or the file does not exist", async () => {
     for (const text of [
       '{"tokens_in":0}',
       '{"usage":{"cost_usd":0.1},"model":"m"}',
@@ -226,7 +226,7 @@ describe("usage", () => {
     expect(await readUsage(file(text))).toEqual({ tokensIn: 2, tokensOut: 1e15, costUsd: 1e15 });
   });
 
-  it("is unknown while there is nothing, or it is being written", async () => {
+  it("is null if the file does not exist, or is being written", async () => {
     expect(await readUsage(join(dir, "none"))).toBe(null);
     for (const text of ["", "{", '{"tokensIn":1', "[]", "7", "{}"]) expect(await readUsage(file(text))).toBe(null);
   });

@@ -1,4 +1,4 @@
-/** Directories of attempts that change hands. To give a file to another user takes root. */
+/** Attempt directories with another owner. Changing the owner requires root. */
 import {
   chmodSync,
   chownSync,
@@ -53,7 +53,7 @@ it("names the first directory that a user may not pass", () => {
   expect(closedTo(OTHER, "/")).toBeNull();
 });
 
-describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
+describe.skipIf(!IS_ROOT)("a directory (changing the owner requires root)", () => {
   it("is given with all that is in it, links themselves and not what they lead to", async () => {
     const dir = newDir();
     const secret = file(join(newDir(), "secret"));
@@ -94,7 +94,7 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
     await opened?.close();
   });
 
-  // How far it comes in a millisecond depends on the machine.
+  // How much is removed in a millisecond depends on the machine.
   it.runIf(IS_FULL)("is removed within a time limit, and by a later call", async () => {
     const parent = mkdtempSync("/tmp/perdure-run-user-"); // its user must be able to pass
     onTestFinished(() => rmSync(parent, { recursive: true, force: true }));
@@ -118,7 +118,7 @@ describe.skipIf(!IS_ROOT)("a directory (to give it away takes root)", () => {
     file(join(dir, "closed", "f"));
     symlinkSync(elsewhere, join(dir, "link"));
     await chownDirectory(dir, OTHER);
-    // It cannot pass to a directory that is closed on the way, and says so.
+    // It reports the directory on the path that it cannot enter.
     const isPassable = closedTo(OTHER, parent) === null;
     expect(await removeAsOwner(parent, ["attempt_1"])).toBe(isPassable);
     expect(existsSync(dir)).toBe(!isPassable);

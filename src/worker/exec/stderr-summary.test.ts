@@ -18,7 +18,7 @@ const REFUSED = text(
   ...["", "Node.js v20.20.2", ""],
 );
 
-describe("the telling line", () => {
+describe("the stderr summary", () => {
   it.each<[string, string, string]>([
     ["nothing", "", ""],
     ["blanks", " \n\n\t\n", ""],
@@ -27,7 +27,7 @@ describe("the telling line", () => {
     ["an exception of Node", REFUSED, "Error: connect ECONNREFUSED 127.0.0.1:5432"],
     ["lines of Windows, of Node", REFUSED.replaceAll("\n", "\r\n"), "Error: connect ECONNREFUSED 127.0.0.1:5432"],
     [
-      "a message of Python that goes on",
+      "a Python message of several lines",
       text(
         ...["starting", "Traceback (most recent call last):", '  File "a.py", line 1, in <module>', "    raise e"],
         ...["my.errors.Bad: Validation failed:", "", "  field url: timeout", ""],

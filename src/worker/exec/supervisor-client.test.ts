@@ -56,7 +56,7 @@ async function until(look: () => boolean): Promise<void> {
 const isGone = (child: ChildProcess) => readProcess(child.pid as number)?.isDead !== false;
 
 describe("a guard", () => {
-  it("ends a command with all that came of it, and says that nobody is left", async () => {
+  it("ends a command with all its processes, and reports that none is left", async () => {
     const guard = newGuard();
     const { n, child } = await start(guard, "setsid sleep 100 & sleep 100 & echo up; sleep 100");
     expect(await guard.end(n, 5_000)).toBe(0);
@@ -85,7 +85,7 @@ describe("a guard", () => {
     await Promise.all(others.map(({ n }) => guard.end(n, 0)));
   });
 
-  it("answers both who ask for the same end, and at once who asks for one that is over", async () => {
+  it("answers two requests for the same command, and at once for one that has ended", async () => {
     const guard = newGuard();
     const { n } = await start(guard, "trap '' TERM; echo up; while :; do sleep 0.1; done");
     expect(await Promise.all([guard.end(n, 60_000), guard.end(n, 0)])).toEqual([0, 0]);
@@ -106,11 +106,11 @@ describe("a guard", () => {
     expect([isGone(first.child), isGone(second.child)]).toEqual([true, true]);
   });
 
-  it("starts its supervisor anew when that dies, also in the middle of an end", async () => {
+  it("restarts its supervisor when that is killed, even while it ends a command", async () => {
     const guard = newGuard();
     const { n, child } = await start(guard, "trap 'echo term' TERM; echo up; while :; do sleep 0.1; done");
     const asked = new Promise((resolve) => child.stdout?.on("data", resolve));
-    const ended = guard.end(n, 3_000); // it must be heard to answer before it is killed
+    const ended = guard.end(n, 3_000); // it must arrive before the kill
     await asked;
     for (const pid of supervisors()) process.kill(pid, "SIGKILL");
     expect(await ended).toBe(0);

@@ -60,7 +60,7 @@ describe("a child over HTTP", () => {
     expect(server.asked).toEqual([]);
   });
 
-  it("of a session that is over, or of another store, is an error and not waited for", async () => {
+  it("of a session that has ended, or of another store, fails without retries", async () => {
     const { family, link, server } = await openFamily(({ path }) =>
       path.endsWith("/children") ? refusal(403, "forbidden") : CREATED,
     );
@@ -85,8 +85,8 @@ describe("a child over HTTP", () => {
   });
 });
 
-describe("looking at children over HTTP", () => {
-  it("gives those asked for, in their order, a hundred at a time", async () => {
+describe("reading children over HTTP", () => {
+  it("returns the requested children in order, a hundred per call", async () => {
     const { family, server } = await openFamily(found);
     const ids = Array.from({ length: 250 }, (_, n) => `job_${999 - n}`);
     const children = await family.look(parent, ids);
@@ -97,14 +97,14 @@ describe("looking at children over HTTP", () => {
     expect(server.asked[0]?.headers).toMatchObject({ "perdure-session-key": "key_1", "perdure-lease": "t1" });
   });
 
-  it("gives all of them where nobody is named", async () => {
+  it("returns all without ids", async () => {
     const running = child(2, { state: "running", result: undefined });
     const { family, server } = await openFamily(() => ({ json: { children: [child(1), running] } }));
     expect(await family.list(parent)).toEqual([child(1), running]);
     expect(server.asked[0]?.body).toEqual({});
   });
 
-  it("goes on where a reply holds a part of them", async () => {
+  it("continues after a partial reply", async () => {
     const { family, server } = await openFamily((asked) => {
       if (asked.body.ids !== undefined)
         return { json: { children: [child(Number(idsIn(asked)[0]?.slice(4)))], next: null } };
@@ -118,7 +118,7 @@ describe("looking at children over HTTP", () => {
     expect(server.asked.slice(3).map(idsIn)).toEqual([ids, ids.slice(1), ids.slice(2)]);
   });
 
-  it("asks for fewer where a reply is too large to be held in memory", async () => {
+  it("requests fewer after a reply that is too large", async () => {
     const { family, server } = await openFamily((asked) => {
       if (idsIn(asked).length < 3) return found(asked);
       return { text: " ".repeat(65 * 1_048_576), headers: { "content-type": "application/json" } };

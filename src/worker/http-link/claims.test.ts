@@ -8,7 +8,7 @@ const jobs = (...numbers: number[]) => ({ json: { alive: true, drain: false, job
 const NOTHING = jobs();
 
 describe("a claim", () => {
-  it("names its session, its key and the token, and asks for no more than the server gives", async () => {
+  it("sends its session, key and token, and stays within the limits of the server", async () => {
     const { link, server, session } = await openLink(() => jobs(1), { namespace: "team" });
     const answer = await link.claim(session, { limit: 9_999, waitMs: 99_999, signal: never() });
     expect(answer).toMatchObject({ alive: true, jobs: [job(1)] });
@@ -35,7 +35,7 @@ describe("a claim", () => {
     expect(server.asked.at(-1)?.body.claimId).not.toBe(ids[0]);
   });
 
-  it("given up while the server holds it is asked for once more, so that nothing handed out is left behind", async () => {
+  it("cancelled while the server holds it is sent once more, so that no claimed job is left behind", async () => {
     const held = gate();
     const { link, server, session } = await openLink(({ body }) => {
       if (body.waitMs === 0) return jobs(7);
@@ -70,7 +70,7 @@ describe("a claim", () => {
     expect(link.access?.(job(1))).toEqual({});
   });
 
-  it("that never reached the server is not asked for again when it is given up", async () => {
+  it("that never reached the server is not sent again when it is cancelled", async () => {
     const server = await fakeServer(() => OPENED);
     const { link, clock } = newLink(server.url);
     const { session } = await link.openSession(REQUEST);
@@ -86,7 +86,7 @@ describe("a claim", () => {
     expect(answer).toEqual({ alive: true, drain: false, jobs: [] });
   });
 
-  it("waits as long as a busy server asks, and goes on through errors of the server", async () => {
+  it("waits for Retry-After of a busy server, and retries after server errors", async () => {
     const answers = [
       refusal(503, "overloaded", { "retry-after": "2" }),
       refusal(500, "internal"),
@@ -128,18 +128,15 @@ describe("a claim", () => {
     expect(clock.pauses).toEqual([]);
   });
 
-  it.runIf(IS_FULL)(
-    "with a reply too large to be held in memory is given up, and the next asks for fewer",
-    async () => {
-      const big = `${JSON.stringify(jobs().json)}${" ".repeat(65 * 1_048_576)}`;
-      const replies = [{ text: big, headers: { "content-type": "application/json" } }, jobs(1)];
-      const { link, server, session, logged } = await openLink(() => replies.shift() ?? NOTHING);
-      expect((await link.claim(session, { limit: 400, waitMs: 0, signal: never() })).jobs).toEqual([]);
-      expect(logged[0]).toContain("is over 67108864 bytes");
-      expect((await link.claim(session, { limit: 400, waitMs: 0, signal: never() })).jobs).toHaveLength(1);
-      expect(server.asked.map(({ body }) => body.limit)).toEqual([400, 100]);
-    },
-  );
+  it.runIf(IS_FULL)("with a reply that is too large is dropped, and the next requests fewer", async () => {
+    const big = `${JSON.stringify(jobs().json)}${" ".repeat(65 * 1_048_576)}`;
+    const replies = [{ text: big, headers: { "content-type": "application/json" } }, jobs(1)];
+    const { link, server, session, logged } = await openLink(() => replies.shift() ?? NOTHING);
+    expect((await link.claim(session, { limit: 400, waitMs: 0, signal: never() })).jobs).toEqual([]);
+    expect(logged[0]).toContain("is over 67108864 bytes");
+    expect((await link.claim(session, { limit: 400, waitMs: 0, signal: never() })).jobs).toHaveLength(1);
+    expect(server.asked.map(({ body }) => body.limit)).toEqual([400, 100]);
+  });
 
   it("is repeated at once on a new connection when a kept one was closed under it", async () => {
     const { link, server, session, clock } = await openLink(({ turn }) => (turn > 1 ? "cut" : jobs(1)));
@@ -192,7 +189,7 @@ describe("opening a session", () => {
     expect(clock.pauses).toEqual([]);
   });
 
-  it("goes on trying where it has worked before", async () => {
+  it("keeps retrying where it has worked before", async () => {
     const answers = [OPENED, refusal(401, "unauthorized"), refusal(503, "closed"), OPENED];
     const server = await fakeServer(() => answers.shift() ?? "cut");
     const { link, logged } = newLink(server.url);

@@ -19,7 +19,7 @@ async function stuckServer(): Promise<string> {
 }
 
 describe("the bytes of a reply", () => {
-  it("end at once when the caller gives them up half way", async () => {
+  it("end at once when the caller cancels them", async () => {
     const calls = serverCalls({ url: await stuckServer(), token: () => "", namespace: null, clock: systemClock });
     onTestFinished(() => calls.close());
     const given = new AbortController();

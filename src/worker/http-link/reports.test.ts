@@ -135,11 +135,11 @@ const HEALTH: WorkerHealth = {
 };
 
 describe("a renewal", () => {
-  it("tells what is in hand and how the worker fares, and hears of losses, cancels and a drain", async () => {
+  it("sends held attempts and health, and returns losses, cancels and a drain", async () => {
     const json = { alive: true, leaseMs: 15_000, drain: true, lost: [], cancel: [{ jobId: "job_1", attempt: 1 }] };
     const { link, server, session } = await openLink(() => ({ json }));
     const answer = await link.renew(session, [{ jobId: "job_1", attempt: 1, log: "a line\n" }], HEALTH);
-    // A server of an earlier version says nothing of budgets.
+    // A server of an earlier version does not return `overspent`.
     expect(answer).toEqual({ ...json, overspent: [], unheard: [] });
     expect(server.asked[0]?.body).toMatchObject({
       held: [{ jobId: "job_1", attempt: 1, log: "a line\n" }],
@@ -164,7 +164,7 @@ describe("a renewal", () => {
 });
 
 describe("notices", () => {
-  it("tell of cancels and of a drain, once each, also when the server repeats them", async () => {
+  it("report each cancel and a drain once, even if the server repeats them", async () => {
     const cancel = [{ jobId: "job_1", attempt: 2 }];
     const answers = [
       { json: { alive: true, drain: false, cancel: [] } },
@@ -188,7 +188,7 @@ describe("notices", () => {
     stop();
   });
 
-  it("end with the session, and go on after an outage", async () => {
+  it("end with the session, and resume after an outage", async () => {
     const answers = [refusal(500, "internal"), "cut" as const, { json: { alive: false, drain: false, cancel: [] } }];
     const { link, server, session } = await openLink(() => answers.shift() ?? "hang");
     link.onCancel(session, () => {});

@@ -26,7 +26,7 @@ describe("without a list of allowed ones", () => {
   ])("%s is not", (address) => expect(isBlocked(address, [])).toBe(false));
 
   it.each(["", "localhost", "127.1", "0x7f.1", "2130706433", "1.2.3.4.5", "[::1]", "::1::", "%eth0", "8.8.8.8/0"])(
-    "%j is blocked: it is no address",
+    "%j is blocked: it is not an address",
     (text) => expect(isBlocked(text, [])).toBe(true),
   );
 });

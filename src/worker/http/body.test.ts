@@ -12,7 +12,7 @@ async function bodyFrom(url: string, parts: { maxBytes?: number; method?: string
   return exchange(checkHttpInput({ url, ...parts }, "input"), { allow: ["127.0.0.1"], clock: systemClock, signal });
 }
 
-/** A server that sends these bytes and says that they are packed this way. */
+/** A server that sends these bytes with this content-encoding. */
 function packed(encoding: string, bytes: Buffer, status = 200) {
   return serve((response) => response.writeHead(status, { "content-encoding": encoding }).end(bytes));
 }
@@ -32,7 +32,7 @@ describe("a body", () => {
     expect([read.toString(), isCut]).toEqual(["hello", false]);
   });
 
-  it.each(["gzip", "br", "deflate"])("that says %s and is empty is empty", async (encoding) => {
+  it.each(["gzip", "br", "deflate"])("with the encoding %s and no bytes is empty", async (encoding) => {
     await using server = await packed(encoding, Buffer.alloc(0));
     for (const method of ["GET", "HEAD"]) {
       expect(await bodyFrom(server.url, { method })).toMatchObject({
@@ -46,7 +46,7 @@ describe("a body", () => {
   it.each<[string, Buffer, string]>([
     ["gzip", gzipSync("hello").subarray(0, 20), "Z_BUF_ERROR"],
     ["gzip", Buffer.from("hello"), "Z_DATA_ERROR"],
-  ])("that is not what it says is an error: %s", async (encoding, bytes, code) => {
+  ])("that does not match its encoding is an error: %s", async (encoding, bytes, code) => {
     await using server = await packed(encoding, bytes);
     await expect(bodyFrom(server.url)).rejects.toMatchObject({ code });
   });
@@ -67,7 +67,7 @@ describe("a body", () => {
     expect([bytes.length, isCut]).toEqual([MB, true]);
   });
 
-  it("without an end is cut, and the server hears of it", async () => {
+  it("without an end is cut off, and the connection closed", async () => {
     await using server = await serve((response) => {
       const more = () => {
         while (response.write(Buffer.alloc(65_536))) {}
@@ -90,7 +90,7 @@ describe("a body", () => {
     expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(50 * MB);
   });
 
-  it("that is packed and comes to nothing is cut too", async () => {
+  it("that is compressed and expands to nothing is cut off too", async () => {
     const members = Buffer.concat(Array<Buffer>(20_000).fill(gzipSync("")));
     await using server = await packed("gzip", members);
     expect(members.length).toBeGreaterThan(100_000);

@@ -11,7 +11,7 @@ function fetched(input: HttpInput, options: Partial<ExchangeOptions> = {}) {
   return exchange(checkHttpInput(input, "input"), full);
 }
 
-/** A lookup that gives one answer after the other, and the last one for ever. */
+/** A lookup that returns one answer after the other, and then always the last one. */
 function answers(...lists: string[][]): Lookup & { readonly asked: string[] } {
   const asked: string[] = [];
   const lookup = async (host: string) => {
@@ -43,7 +43,7 @@ describe("an exchange", () => {
     await closed(server);
   });
 
-  it("tells the length of every body, so that it cannot be taken for another request", async () => {
+  it("sends the length of every body, so that it is not parsed as another request", async () => {
     await using server = await serve((response) => response.end());
     for (const method of ["DELETE", "OPTIONS", "PROPFIND"]) {
       await fetched({ url: server.url, method, body: "GET / HTTP/1.1\r\n\r\n" });
@@ -74,7 +74,7 @@ describe("an exchange", () => {
     expect(proxy.connections).toBe(0);
   });
 
-  it("speaks TLS to the name and not to the address", async () => {
+  it("uses the name for TLS, not the address", async () => {
     await using server = await serve((response) => response.end("secret"), { tls: true });
     const lookup = answers(["127.0.0.1"]);
     const options = { lookup, ca: CERTIFICATE };
@@ -104,7 +104,7 @@ describe("an exchange", () => {
     await expect(fetched({ url: server.url })).rejects.toMatchObject({ code });
   });
 
-  it("with nobody there is the system's error", async () => {
+  it("without a listener is the system's error", async () => {
     const refused = fetched({ url: `http://127.0.0.1:${await freePort()}` });
     await expect(refused).rejects.toMatchObject({ code: "ECONNREFUSED" });
     await expect(fetched({ url: "http://a.test" }, { lookup: answers([]) })).rejects.toMatchObject({
@@ -129,7 +129,7 @@ describe("a blocked address", () => {
     expect(onBlocked).toHaveBeenCalledOnce();
   });
 
-  it("is refused behind a name, and the message does not tell it", async () => {
+  it("is refused behind a name, and not part of the message", async () => {
     for (const address of ["10.1.2.3", "169.254.169.254", "fd00::1", "::ffff:10.1.2.3", "fe80::1%eth0"]) {
       const refused = fetched({ url: "http://inside.test/?q=s3cret" }, { lookup: answers([address]) });
       const message = expect.stringMatching(/^inside\.test is a .*allowAddresses/);
@@ -178,7 +178,7 @@ describe("a blocked address", () => {
 
   it("is refused by what the socket is connected to, before a byte of the request is sent", async () => {
     await using server = await serve((response) => response.end("inside"));
-    // What no lookup should do: the first time it is looked at it is public, later it is not.
+    // A malicious lookup: public on the first read, private later.
     let looks = 0;
     const shifty = {
       family: 4,
@@ -225,7 +225,7 @@ describe("redirects", () => {
     await closed(server);
   });
 
-  it("leave no connection open, whatever else they had to say", async () => {
+  it("leave no connection open, whatever their body is", async () => {
     await using server = await serve((response, { url }) => {
       if (url === "/") response.writeHead(302, { location: "/next" }).write("and that is not all");
       else response.end();
@@ -254,7 +254,7 @@ describe("redirects", () => {
     expect(other.requests[0]?.headers).not.toHaveProperty("cookie");
   });
 
-  it("never lead away from https", async () => {
+  it("never downgrade from https", async () => {
     await using plain = await serve((response) => response.end());
     await using server = await serve((response) => response.writeHead(302, { location: plain.url }).end(), {
       tls: true,

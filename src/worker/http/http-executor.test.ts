@@ -41,7 +41,7 @@ async function failureOf(...given: Parameters<typeof outcomeOf>) {
   return outcome.failure;
 }
 
-/** A server that gives each the status, header and body that its path asks for. */
+/** A server that answers with the status, header and body that the path requests. */
 function echo(headers: Record<string, string> = {}, body: string | Buffer = "") {
   return serve((response, { url }) => response.writeHead(Number(url.slice(1, 4)), headers).end(body));
 }
@@ -91,7 +91,7 @@ describe("an expected status", () => {
     ["application/json", Buffer.from([0x22, 0xff, 0x22]), { base64: "Iv8i" }],
     ["image/png", Buffer.from([0x89, 0x50, 0x4e, 0x47]), { base64: "iVBORw==" }],
     ["text/plain", Buffer.from([0xed, 0xa0, 0x80]), { base64: "7aCA" }],
-  ])("with a body of %s is read as what it is: %#", async (type, body, expected) => {
+  ])("with a body of %s is parsed by its type: %#", async (type, body, expected) => {
     await using server = await echo({ "content-type": type }, body);
     expect((await resultOf({ url: `${server.url}/200` })).body).toEqual(expected);
   });
@@ -108,7 +108,7 @@ describe("an expected status", () => {
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   });
 
-  it("with too large a body ends the job, and says nothing of the body", async () => {
+  it("with too large a body fails permanently, without quoting the body", async () => {
     await using server = await echo({}, "s3cret".repeat(1_000));
     const url = `${server.url}/200`;
     const logical = { kind: "error", class: "logical", code: "body_too_large" };
@@ -124,7 +124,7 @@ describe("an expected status", () => {
 });
 
 describe("another status", () => {
-  it("fails with what the server said, in one line, without the query", async () => {
+  it("fails with the body in one line, without the query", async () => {
     await using server = await echo({}, `<h1>\r\n\tSorry\0</h1>${"é".repeat(300)}`);
     const { message, ...rest } = await failureOf({ url: `${server.url}/503?token=s3cret` });
     expect(rest).toMatchObject({ kind: "http", class: "transient", status: 503, retryAfterMs: null, stack: null });
@@ -138,7 +138,7 @@ describe("another status", () => {
     expect(await failureOf({ url: `${server.url}/502`, maxBytes: 10 })).toMatchObject({ kind: "http", status: 502 });
   });
 
-  it("may have nothing to say", async () => {
+  it("may have no body", async () => {
     await using server = await echo();
     expect((await failureOf({ url: `${server.url}/500` })).message).toBe(`HTTP 500 from ${server.url}/500`);
   });
@@ -157,7 +157,7 @@ describe("another status", () => {
     ["1.5", null, null],
     ["soon", null, null],
     ["Sun, 99 Nov 1994 99:99:99 GMT", null, null],
-  ])("tells when to try again: %j at %j is %j", async (after, now, expected) => {
+  ])("sets the delay of the retry: %j at %j is %j", async (after, now, expected) => {
     const lines = [`Retry-After: ${after}`, ...(now === null ? [] : [`Date: ${now}`]), "Content-Length: 0"];
     await using server = await serveRaw((socket) => socket.end(`HTTP/1.1 429 No\r\n${lines.join("\r\n")}\r\n\r\n`));
     expect(await failureOf({ url: server.url }, { clock: new VirtualClock() })).toMatchObject({
@@ -203,7 +203,7 @@ describe("a request", () => {
     expect(failure.message).not.toContain("s3cret");
   });
 
-  it("to a blocked address is invalid; the operator is told more than the job", async () => {
+  it("to a blocked address is invalid; the log has more details than the job", async () => {
     await using server = await echo({}, "inside");
     const log = vi.fn();
     const lookup = async () => [{ address: "127.0.0.1", family: 4 }];

@@ -39,7 +39,7 @@ describe("a redirect", () => {
     ["302", "DELETE", "DELETE", "body"],
     ["307", "POST", "POST", "body"],
     ["308", "PATCH", "PATCH", "body"],
-  ])("%s makes of %s a %s with the body %j", (status, method, next, body) => {
+  ])("%s turns %s into %s with the body %j", (status, method, next, body) => {
     const followed = follow(hop({ method }), Number(status), "/next");
     expect(followed).toMatchObject({ method: next, body });
     expect(followed.url.href).toBe("https://example.com/next");

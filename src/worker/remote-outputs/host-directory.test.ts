@@ -28,7 +28,7 @@ async function open(root: string, options: Partial<HostDirectoryOptions> = {}) {
   return host;
 }
 
-/** An attempt that has left so many bytes, so long ago, and that nobody holds. */
+/** An attempt that is not held, with this many bytes of this age. */
 async function leave(host: HostDirectory, jobId: string, bytes = 10, ageMs = 0): Promise<string> {
   const dir = await host.begin(jobId, 1, false);
   writeFileSync(join(dir, "scratch"), "x".repeat(bytes));
@@ -118,7 +118,7 @@ describe("the directory of a host", () => {
     const isLinux = processName() !== null;
     const left = [marks.mine, marks.other, marks.elsewhere, ...(isLinux ? [] : [marks.dead])].sort();
     expect(readdirSync(root).sort()).toEqual(left);
-    // Nobody has said for long that it still holds it.
+    // Its mark has not been updated for long.
     mark(marks.elsewhere, { pid: 1, process: "another boot 1" }, 660_000);
     await host.release(marks.mine, 1);
     await host.removeJob(marks.mine);
@@ -137,7 +137,7 @@ describe("the directory of a host", () => {
     expect(existsSync(dir)).toBe(true);
   });
 
-  it("keeps scratch files of an ended job that asks for it, within the bounds", async () => {
+  it("keeps scratch files of an ended job with `keep`, within the limits", async () => {
     const root = tempDir();
     const host = await open(root);
     await host.begin("job_a", 1, true);
@@ -146,7 +146,7 @@ describe("the directory of a host", () => {
     expect(readdirSync(root)).toEqual(["job_a"]);
   });
 
-  it("takes in what ran elsewhere when all of it has come, and nothing of what broke off", async () => {
+  it("adds a fetched attempt when it is complete, and nothing of an interrupted one", async () => {
     const host = await open(tempDir());
     await host.begin("job_a", 3, false);
     const broken = host.adopt("job_a", 2, async (dir) => {

@@ -25,7 +25,7 @@ it("removes the directory of a job that ended while the last attempt of it is le
   }
 });
 
-it("keeps it for the next attempt where the job goes on", async () => {
+it("keeps it for the next attempt if the job continues", async () => {
   const { directories, attempt, dir } = await open();
   await directories.begin("job_1", 1, false, attempt);
   await directories.finish?.(attempt);

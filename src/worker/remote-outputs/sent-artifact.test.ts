@@ -73,7 +73,7 @@ describe("a file of a command", () => {
     expect(has() === LARGE).toBe(true);
   });
 
-  it("has the right bytes in the end, whatever was done to it and however often it was looked at", async () => {
+  it("has the right bytes in the end, after any changes and any number of checks", async () => {
     const { file, path, has, passes } = await bench();
     const ops = fc.constantFrom<Op>("append", "rewrite", "rename", "cut", "look", "look", "wait");
     await fc.assert(
@@ -101,7 +101,7 @@ describe("a file of a command", () => {
     expect(has()).toBeUndefined();
   });
 
-  it("is sent anew to a server that has lost some of it", async () => {
+  it("is sent again to a server that has lost a part of it", async () => {
     const { file, path, has, kept } = await bench();
     writeFileSync(path, "0123456789");
     await file.finish();

@@ -8,17 +8,17 @@ import { SentFile } from "./sent-file.ts";
 import { UploadQueue } from "./upload-queue.ts";
 
 describe("a file on its way", () => {
-  it("goes on where the server is, also when that has less than it had", async () => {
+  it("resumes at the server's size, even if that has shrunk", async () => {
     const { kept, put } = keeper();
     const { attempt, files, dir, server } = await startAttempt(put);
     const path = join(dir, "stdout.log");
     const file = new SentFile(files, attempt, "stdout.log", path);
-    await file.send({ isEnd: false }); // it is not there yet
+    await file.send({ isEnd: false }); // it does not exist yet
     writeFileSync(path, "first ");
     await file.send({ isEnd: false });
     await file.send({ isEnd: false }); // nothing new
     writeFileSync(path, "second ", { flag: "a" });
-    kept.set("stdout.log", "fir"); // of another server, which lost the rest
+    kept.set("stdout.log", "fir"); // as after a server has lost the rest
     await file.send({ isEnd: true });
     expect(kept.get("stdout.log")).toBe("first second ");
     expect(server.asked.map(({ path: at }) => at.split("offset=")[1])).toEqual(["0", "6", "3"]);
@@ -27,13 +27,13 @@ describe("a file on its way", () => {
     });
   });
 
-  it("that broke off is sent again from what the server has", async () => {
+  it("that was interrupted resumes at the server's size", async () => {
     const { kept, put } = keeper();
     let calls = 0;
     const { attempt, files, dir, link } = await startAttempt((asked) => {
       calls += 1;
       const answer = put(asked);
-      return calls < 4 ? "cut" : answer; // taken, but nobody hears of it
+      return calls < 4 ? "cut" : answer; // processed, but the reply is lost
     });
     writeFileSync(join(dir, "f"), "x".repeat(3_000_000));
     const file = new SentFile(files, attempt, "artifacts/f", join(dir, "f"));
@@ -41,7 +41,7 @@ describe("a file on its way", () => {
     expect(kept.get("artifacts/f")).toHaveLength(3_000_000);
   });
 
-  it("is told to be there although it is empty, at its end", async () => {
+  it("is created at its end even if it is empty", async () => {
     const { kept, put } = keeper();
     const { attempt, files, dir } = await startAttempt(put);
     writeFileSync(join(dir, "f"), "");
@@ -62,7 +62,7 @@ describe("an outbox", () => {
     expect(said).toEqual([]);
   });
 
-  it("goes on with the rest where one file is refused", async () => {
+  it("continues with the other files when one is refused", async () => {
     const { kept, put } = keeper();
     const { attempt, files, dir, said } = await startAttempt((asked) => {
       return asked.path.includes("stderr") ? refusal(400, "invalid_request") : put(asked);
@@ -93,7 +93,7 @@ describe("an outbox", () => {
     expect(Object.fromEntries(kept)).toEqual(now);
   });
 
-  it("sends the verdict after all artifacts as they are by then, while the attempt runs and at its end", async () => {
+  it("sends the verdict after all current artifacts, while the attempt is running and at its end", async () => {
     for (const isEnd of [false, true]) {
       const { kept, put } = keeper();
       const withVerdict: (string | undefined)[] = [];

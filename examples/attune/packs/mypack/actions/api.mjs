@@ -1,4 +1,4 @@
-// Asks a service that refuses its first callers. It is played here, so that the example needs no network.
+// Calls a service that refuses its first calls. It is simulated here, so that the example needs no network.
 import { readFileSync, writeFileSync } from "node:fs";
 
 const { url, failures } = JSON.parse(readFileSync(0, "utf8"));
