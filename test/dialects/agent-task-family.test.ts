@@ -75,7 +75,7 @@ describe("an agent as a command", () => {
     expect(Buffer.concat(chunks).toString()).toBe(`${job.id} 1 Do it.`);
   });
 
-  it("that says no is not run again, with exit code 1 too", async () => {
+  it("that reports a failure is not retried, also with exit code 1", async () => {
     const { perdure } = await openBench();
     const job = await submit(perdure, entryOf("t", { ...AGENT, retry: { maxAttempts: 3 } }));
     await expect(job.result({ timeout: "20s" })).rejects.toMatchObject({ code: "job_failed" });

@@ -147,7 +147,7 @@ describe.each(STORES)("AgentTask on %s", (store) => {
   });
 
   describe("CRD changes", () => {
-    it("spec.retry as it stands in the document", async () => {
+    it("spec.retry as in the document", async () => {
       const stage = await openStage(store);
       const [id] = await stage.apply(
         agentTask,
@@ -246,7 +246,7 @@ spec:
       expect((await exhaust(stage, id, { exit: 1 })).waited).toEqual([1, 1]);
     });
 
-    it("while now < nextRetryTime nobody gets it", async () => {
+    it("while now < nextRetryTime no worker gets it", async () => {
       const stage = await openStage(store);
       const id = await apply(stage, { retry: RETRY });
       const job = await stage.run(id, { exit: 1 });
@@ -314,7 +314,7 @@ spec:
       });
     });
 
-    it("a run that its worker hands back at its own end costs no retry, and is not Retrying", async () => {
+    it("an attempt that its worker returns at shutdown costs no retry, and is not Retrying", async () => {
       const stage = await openStage(store);
       const id = await apply(stage, { retry: { maxAttempts: 2 } });
       await settle(stage, id, { kind: "interrupted" });

@@ -118,11 +118,11 @@ describe.each(STORES)("Attune on %s", (store) => {
     });
   });
 
-  describe("an action of Node that nobody caught an error of", () => {
+  describe("a Node action with an uncaught error", () => {
     const uncaught = (error: string) =>
       failing(`/packs/call.js:1\nthrow e;\n^\n\n${error}\n    at main (/packs/call.js:1:7)\n\nNode.js v20.20.2\n`);
 
-    it("is judged by its error, and not by the version that stands below it", async () => {
+    it("is classified by its error, and not by the version below it", async () => {
       const { stage, apply } = await open();
       const id = await apply(API_CALL);
       expect(await stage.run(id, uncaught("Error: upstream: Connection refused"))).toMatchObject({ state: "queued" });
@@ -216,7 +216,7 @@ describe.each(STORES)("Attune on %s", (store) => {
       for (const row of TABLE) expect(delays[row.attempt]).toBe(row[end]);
     });
 
-    it("retry_at is when it may run, not when it was made (E4), and nobody gets it before", async () => {
+    it("retry_at is when it may run, not when it was made (E4), and no worker gets it before", async () => {
       const { stage, apply } = await open();
       const id = await apply(API_CALL);
       await stage.run(id, failing("timeout"), { tookMs: 5_000 });
@@ -338,7 +338,7 @@ describe.each(STORES)("Attune on %s", (store) => {
       expect(chain.map(({ status }: { status: string }) => status)).toEqual(["timeout", "timeout"]);
     });
 
-    it("the action's own no is final, whatever it says", async () => {
+    it("a failure that the action reports is final, whatever its message", async () => {
       const { stage, apply } = await open();
       const id = await apply(API_CALL);
       expect(await stage.run(id, { logical: "upstream timeout" })).toMatchObject({ state: "failed", attempt: 1 });
@@ -460,7 +460,7 @@ describe.each(STORES)("Attune on %s", (store) => {
     );
   });
 
-  it("shows any job, also one that came by another door", async () => {
+  it("shows any job, also one that is not from Attune", async () => {
     const { stage } = await open();
     const id = await stage.submit({ task: "mail", input: { to: "x" }, options: { retry: 3 } });
     expect(await stage.view(attune, id)).toMatchObject({

@@ -10,7 +10,7 @@ const HAS_CLOUDPICKLE = HAS_PYTHON && spawnSync("python3", ["-c", "import cloudp
 const TRUE = { entrypoint: ["true"] };
 
 describe("LaunchJob", () => {
-  it("returns the name as the job id, which GetJobStatus knows, and Perdure's own id too", async () => {
+  it("returns the name as the job id, which GetJobStatus accepts, like Perdure's own id", async () => {
     const { rpc, status, store } = await startFluster();
     const name = "my-experiment/worker-0/task-1";
     const launched = await rpc("LaunchJob", { name, ...TRUE });
@@ -225,7 +225,7 @@ describe("the Connect protocol", () => {
     expect(plain.body.message).toContain("not gzip");
   });
 
-  it("knows no other codec: 415 with Accept-Post; no other compression: unimplemented", async () => {
+  it("supports no other codec: 415 with Accept-Post; no other compression: unimplemented", async () => {
     const { rpc } = await startFluster();
     const proto = await rpc("ListJobs", "\n\0", { headers: { "content-type": "application/proto" } });
     expect([proto.status, proto.headers.get("accept-post")]).toEqual([415, "application/json"]);
@@ -239,7 +239,7 @@ describe("the Connect protocol", () => {
     expect(zstd.body.message).toContain("supported encodings are gzip and identity");
   });
 
-  it("knows POST alone, and of the service's other calls that they are unimplemented", async () => {
+  it("supports only POST, and answers the service's other calls as unimplemented", async () => {
     const { call, rpc } = await startFluster();
     for (const method of ["GET", "PUT", "DELETE"]) {
       const reply = await call(method, `${SERVICE}/ListJobs?encoding=json&message=%7B%7D`);
@@ -251,7 +251,7 @@ describe("the Connect protocol", () => {
     }
   });
 
-  it("has version 1, or does not say", async () => {
+  it("has version 1, or none", async () => {
     const { call } = await startFluster();
     const list = (headers: Record<string, string>) => call("POST", `${SERVICE}/ListJobs`, { body: {}, headers });
     expect((await list({})).status).toBe(200);
@@ -322,7 +322,7 @@ describe("the Connect protocol", () => {
 });
 
 describe("TerminateJob", () => {
-  it("kills a job that waits, leaves one that has ended, and knows which do not exist", async () => {
+  it("kills a job that waits, leaves one that has ended, and reports which do not exist", async () => {
     const { rpc, status } = await startFluster();
     await rpc("LaunchJob", { name: "a", ...TRUE });
     for (let i = 0; i < 2; i++)

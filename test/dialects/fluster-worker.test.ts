@@ -56,7 +56,7 @@ async function openWaiting() {
 }
 
 describe("a command of fluster", () => {
-  it("knows its job and its attempt, from 0", async () => {
+  it("has its job and its attempt, from 0", async () => {
     const { run } = await open();
     const { id, status, lines } = await run('echo "$FLUSTER_JOB_ID"; echo "$FLUSTER_ATTEMPT_ID"; exit 1');
     expect(status).toMatchObject({ state: "FAILED", failure_count: 3, current_attempt_id: 2, exit_code: 1 });
@@ -114,7 +114,7 @@ describe("a command of fluster", () => {
     expect(lines).toEqual([["gs://bucket,,"]]);
   });
 
-  it("goes on from the checkpoint of the attempt before it: the example of Idempotency Considerations", async () => {
+  it("continues from the checkpoint of the previous attempt: the example of Idempotency Considerations", async () => {
     const { run } = await open();
     const bucket = tempDir();
     const script = `
@@ -132,14 +132,14 @@ describe("a command of fluster", () => {
     expect(existsSync(join(bucket, `job-${id}-checkpoint_2`))).toBe(true);
   });
 
-  it("that ends by a signal has the code that lists look for", async () => {
+  it("that ends by a signal has the code that lists match", async () => {
     const { run } = await open();
     const retry = { max_retries_failure: 1, initial_delay: 0.001, retry_on_exit_codes: [137, 139] };
     const { status } = await run('[ "$FLUSTER_ATTEMPT_ID" = 0 ] && kill -SEGV $$; exit 3', { retry });
     expect(status).toMatchObject({ state: "FAILED", exit_code: 3, attempts: [{ exit_code: 139 }, { exit_code: 3 }] });
   });
 
-  it("that uses more than resources.memory fails with exit code 137, is charged to failures, and retried where 137 is", async () => {
+  it("that uses more than resources.memory fails with exit code 137, counts as a failure, and is retried if 137 is", async () => {
     const { run } = await open();
     // It takes its memory and waits: it ends only when it is killed. In its last attempt it takes none.
     const hog = `[ "$FLUSTER_ATTEMPT_ID" -ge 2 ] || exec perl -e 'my $x = "a" x 100_000_000; sleep 1000'`;

@@ -396,7 +396,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       expect(await controller.status(waiting)).toMatchObject({ current_attempt_id: 0, attempts: [{ attempt_id: 0 }] });
     });
 
-    it("a worker lost after someone asked for the end is KILLED; a kill that nobody asked for is a failure", async () => {
+    it("a worker lost after a termination was requested is KILLED; an unrequested kill is a failure", async () => {
       const controller = await openController(store);
       const id = await controller.submit({ max_retries_failure: 3 });
       const started = await controller.start(id);
@@ -422,7 +422,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       expect(attempts.map((each) => each.attempt_id)).toEqual(Array.from({ length: 104 }, (_, n) => n));
     }, 60_000);
 
-    it("is WORKER_FAILED where it is the preemptions that are used up", async () => {
+    it("is WORKER_FAILED if the preemptions are used up", async () => {
       const controller = await openController(store);
       const id = await controller.submit({ max_retries_failure: 3, max_retries_preemption: 1 });
       await controller.play(id, FAIL, PREEMPTED, FAIL, PREEMPTED);
@@ -431,7 +431,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       });
     });
 
-    it("a redrive grants the retries anew, and counters, ids and attempts go on together", async () => {
+    it("a redrive resets the retries, and counters, ids and attempts continue", async () => {
       const controller = await openController(store);
       const id = await controller.submit({ max_retries_failure: 1, max_retries_preemption: 1 });
       await controller.play(id, PREEMPTED, FAIL, FAIL);
@@ -495,7 +495,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       expect(await controller.status(second)).toMatchObject({ state: "UNSCHEDULABLE" });
     });
 
-    it("begins anew with each retry, so that a job of many hours is not cut off", async () => {
+    it("restarts with each retry, so that a job of many hours is not cut off", async () => {
       const controller = await openController(store);
       const id = await controller.submit({ max_retries_failure: 5 }, { scheduling_timeout_seconds: 30 });
       await controller.run(id, FAIL, { tookMs: 120_000 });
@@ -565,7 +565,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       expect(await controller.status(id)).toMatchObject({ state: "SUCCEEDED", failure_count: 0, preemption_count: 1 });
     });
 
-    it("Succeeded after so many attempts: of failures and preemptions, told by the attempts", async () => {
+    it("Succeeded after several attempts: failures and preemptions, by the attempts", async () => {
       const controller = await openController(store);
       const id = await controller.submit({ max_retries_failure: 5 });
       await controller.play(id, FAIL, PREEMPTED, FAIL, "ok");

@@ -25,7 +25,7 @@ describe.each(STORES)("the stage on %s", (store) => {
     expect(events.at(-1)).toMatchObject({ name: "attempt.succeeded" });
   });
 
-  it("loses a worker when its lease is over, and one that is gone at once", async () => {
+  it("loses a worker when its lease expires, and one that exited at once", async () => {
     const stage = await openStage(store, { leaseMs: 15_000 });
     const [first, second] = [await stage.submit(exec), await stage.submit(exec)];
     const started = await stage.start(second);

@@ -86,7 +86,7 @@ function readTitles(file: string): string {
 }
 
 describe("docs/internals/dialects.md", () => {
-  it("has five parts of one form, each of which says where its tests are", () => {
+  it("has five parts of one form, each with the place of its tests", () => {
     expect(PARTS.map(({ title }) => title)).toEqual(["OPAL", "fluster", "NoETL", "Attune", "AgentTask"]);
     for (const { title, tests, heads, rows } of PARTS) {
       expect(existsSync(join(ROOT, tests ?? "nowhere")), `${title}: ${tests}`).toBe(true);
@@ -96,7 +96,7 @@ describe("docs/internals/dialects.md", () => {
     }
   });
 
-  it("names files that are there", () => {
+  it("names files that exist", () => {
     const named = [
       ...ROWS.flatMap(({ row }) => [
         ...pathsIn(row[1] ?? "").map((path) => fileOf(path, "src/")),
@@ -122,7 +122,7 @@ describe("docs/internals/dialects.md", () => {
     expect(NOTES.filter((note) => /(?<!`)\b[A-F]\d+\b(?!`)/.test(note))).toEqual([]);
   });
 
-  it("names a test for each promise, by a title that is there, or says why there is none", () => {
+  it("names a test for each promise, by an existing title, or why there is none", () => {
     const wrong = ROWS.flatMap(({ part, row: [promise = "", where = "", test = "", note = ""] }) => {
       const place = `${part.title}: ${promise}`;
       if (test === "—") return where === "—" && /^(later|not here): /.test(note) ? [] : [`${place}: no test`];

@@ -30,7 +30,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     expect(told.at(-1)?.context).toEqual({ reason: "timeout" });
   });
 
-  it("a command that fails tells its exit code", async () => {
+  it("a command that fails has its exit code", async () => {
     const { stage, id } = await apply(SLOW);
     await stage.run(id, { exit: 7, stderr: "no route" });
     expect((await events(stage, id))[1]).toMatchObject({
@@ -90,7 +90,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     });
   });
 
-  it("a run that is handed back keeps its number, and nothing is retried", async () => {
+  it("a returned attempt keeps its number, and nothing is retried", async () => {
     const { stage, id } = await apply(SLOW);
     await stage.run(id, { exit: 1 });
     await stage.run(id, "interrupted");
@@ -106,7 +106,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     ]);
   });
 
-  it("a run that waits for its children keeps its number, too", async () => {
+  it("an attempt that waits for its children keeps its number, too", async () => {
     const { stage, id } = await apply(SLOW);
     const started = await stage.start(id);
     const child = await stage.submit({ task: "exec", input: { argv: ["true"] }, options: { parent: id } });
@@ -157,7 +157,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       });
     });
 
-    it("after runs that were handed back, and a lost worker, which counts", async () => {
+    it("after returned attempts, and a lost worker, which counts", async () => {
       const { stage, id } = await apply(condition({ retry_when: "{{ attempt < 4 }}" }));
       await stage.run(id, "interrupted");
       await stage.run(id, { exit: 1 });
@@ -180,7 +180,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       expect((await events(stage, id)).at(-2)?.context).toMatchObject({ attempt: 2, decided_by: "stop_when" });
     });
 
-    it("and in a rule of a policy, by whatever door it came", async () => {
+    it("and in a rule of a policy, wherever the job came from", async () => {
       const stage = await openStage(store);
       // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
       const rules = [{ if: { attempt: 3 }, then: "fail" }] as const;
@@ -210,7 +210,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     });
   });
 
-  it("nobody started it in time", async () => {
+  it("no worker started it in time", async () => {
     const stage = await openStage(store);
     const [entry] = noetl.read(readYaml(SLOW, "slow.yaml").value, readContext()).jobs;
     const id = await stage.submit({
@@ -229,7 +229,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     ]);
   });
 
-  it("a job that came by another door has a timeline and a row, too", async () => {
+  it("a job that is not from NoETL has a timeline and a row, too", async () => {
     const stage = await openStage(store);
     const retry = { maxAttempts: 2, backoff: { type: "fixed", delay: "5s" } } as const;
     const id = await stage.submit({ task: "exec", input: { argv: ["true"] }, options: { retry } });

@@ -136,7 +136,7 @@ workflow:
       - step: process_data
 `;
 
-    it("is read as it stands, with a note that nothing follows", () => {
+    it("is read unchanged, with a note that nothing follows", () => {
       const { jobs, notes } = noetl.read(readYaml(FULL, "full.yaml").value, readContext());
       expect(notes).toEqual([expect.stringContaining('"process_data" is not in this file')]);
       expect(jobs[0]?.options?.retry).toEqual({
@@ -340,7 +340,7 @@ workflow:
   });
 
   describe("noetl.queue", () => {
-    it("enqueue_retry: queued again, with available_at, retry_delay_seconds and last_error, and nobody's", async () => {
+    it("enqueue_retry: queued again, with available_at, retry_delay_seconds and last_error, and no worker", async () => {
       const { stage, id } = await apply(
         fetchData("{ max_attempts: 5, retry_when: \"{{ error != None and node_id != 'x' }}\" }"),
       );

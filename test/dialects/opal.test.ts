@@ -131,7 +131,7 @@ describe.each(STORES)("OPAL on %s", (store) => {
     expect(history.map(({ attempt }) => attempt)).toEqual([1, 2, 3, 4]);
   });
 
-  it("a redrive begins the counting anew: (Attempt 1/2) and lease_expired_retry_1, in a folder of its own number", async () => {
+  it("a redrive restarts counting: (Attempt 1/2) and lease_expired_retry_1, in a folder of its own number", async () => {
     const stage = await openStage(store);
     const id = await apply(stage, "prompt: x\njob_id: again");
     for (const chapter of [1, 2]) {
@@ -310,7 +310,7 @@ describe("an OPAL file", () => {
     ]);
   });
 
-  it.each([15, 3])("says what is the server's to set: OPAL_LEASE_TTL_SECS %d", (OPAL_LEASE_TTL_SECS) => {
+  it.each([15, 3])("notes a variable that only the server uses: OPAL_LEASE_TTL_SECS %d", (OPAL_LEASE_TTL_SECS) => {
     expect(read({ prompt: "x", env: { OPAL_LEASE_TTL_SECS } }).notes).toEqual([
       "env.OPAL_LEASE_TTL_SECS is a setting of the server and its workers, and is ignored here; set it there",
     ]);

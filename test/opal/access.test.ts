@@ -32,7 +32,7 @@ describe("the token", () => {
     expect([await get(read), await get(work), await get(submit)]).toEqual([200, 403, 403]);
   });
 
-  it("is told in the job's story", async () => {
+  it("is recorded in the job's history", async () => {
     const { call, token, store } = await startOpal();
     const ada = await token({ name: "ada", scopes: ["submit"] });
     await call("POST", "/api/jobs", { body: { prompt: "x" }, token: ada });
@@ -45,7 +45,7 @@ describe("the token", () => {
 describe("opal.anonymous", () => {
   const options = { engine: ENGINE, anonymous: true, settings: opalSettings({}) };
 
-  it("opens this door to callers on this machine, in the default namespace, and no other", async () => {
+  it("admits callers on this machine to these routes, in the default namespace only", async () => {
     const { call, form, store, token } = await startOpal({ anonymous: true });
     expect((await form({ prompt: "x", job_id: "job_1" }, null)).status).toBe(201);
     expect((await call("GET", "/api/jobs", { token: null })).body).toMatchObject({ job_1: { status: "queued" } });
@@ -106,12 +106,12 @@ describe("opal.anonymous", () => {
     }
   });
 
-  it.each(["0.0.0.0", "::", "192.0.2.1", "jobs.example"])("is refused where the server listens on %s", (host) => {
+  it.each(["0.0.0.0", "::", "192.0.2.1", "jobs.example"])("is refused if the server listens on %s", (host) => {
     expect(() => opalRoutes(options, host)).toThrow(/^opal\.anonymous: .*without a token; expected only if/);
     expect(() => opalRoutes({ ...options, anonymous: false }, host)).not.toThrow();
   });
 
-  it.each(["127.0.0.1", "127.8.8.8", "::1", "localhost"])("is taken where it listens on %s", (host) => {
+  it.each(["127.0.0.1", "127.8.8.8", "::1", "localhost"])("is allowed if it listens on %s", (host) => {
     expect(() => opalRoutes(options, host)).not.toThrow();
   });
 

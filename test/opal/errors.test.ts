@@ -164,7 +164,7 @@ describe('an error is "{"detail": …}" and nothing else, its code in a header',
     expect(await raw(server, "/%61pi/jobs/job_9")).toMatchObject({ status: 404, body: { detail: "Job not found" } });
   });
 
-  it("also where the store is away, busy or broken, with Retry-After where it is to come again", async () => {
+  it("also if the store is away, busy or broken, with Retry-After if a retry may help", async () => {
     let broken: Error | null = null;
     const server = await startOpal({
       wrapStore: (store) =>
@@ -189,7 +189,7 @@ describe('an error is "{"detail": …}" and nothing else, its code in a header',
     }
   });
 
-  it("also where the server lets nobody in for now", async () => {
+  it("also if the server admits no one for now", async () => {
     const server = await startOpal({ admission: { maxReadLagMs: -1 } });
     const got = await raw(server, "/api/jobs");
     expect(got).toMatchObject({ status: 503, code: "overloaded", headers: { "retry-after": expect.any(String) } });

@@ -101,7 +101,7 @@ afterAll(() => {
   rmSync(cwd, { recursive: true, force: true });
 });
 
-it("says what is so", async () => {
+it("shows what happens", async () => {
   expect(more).toEqual([]);
   const server = await up(START);
   const lines = USE.trim().split("\n");

@@ -118,7 +118,7 @@ it('has the keys "timestamp", "level", "worker" and "event" of the log sample, a
   expect(text[0]).not.toContain("WARNING");
 });
 
-it("counts the runs that are limited: from 1 again after a redrive, and none that was handed back", async () => {
+it("counts attempts as the limit does: from 1 again after a redrive, and no returned ones", async () => {
   const { engine, submit, lose, handBack, lines } = await start();
   const id = await submit("opal:job_1", ["opal"]);
   for (const chapter of [1, 2]) {
@@ -149,7 +149,7 @@ it("has the maximum and the backoff of the job's own retry", async () => {
   ]);
 });
 
-it("says so when the job was to be cancelled: nothing was exceeded", async () => {
+it("reports a cancellation, and no exceeded limit", async () => {
   const { engine, submit, lose, lines } = await start();
   const id = await submit("opal:job_1", ["opal"]);
   await lose(1, () => engine.command(id, { kind: "cancel", by: null }));

@@ -52,7 +52,7 @@ describe("POST /api/jobs", () => {
     expect(JSON.parse(jobs[0]?.payload as string)).toMatchObject({ files: { "a.bin": "AP8=" } });
   });
 
-  it("sent again with its id is the same job, whoever asks how often", async () => {
+  it("sent again with its id is the same job, however often", async () => {
     const { call, form, store } = await startOpal();
     const body = { prompt: "x", job_id: "job_1", metadata: { a: 1 } };
     for (let i = 0; i < 3; i++) {
@@ -106,7 +106,7 @@ describe("POST /api/jobs", () => {
     expect(await reply.json()).toEqual({ detail: expect.stringMatching(message) });
   });
 
-  it("refuses a form that is none, or that has a field twice", async () => {
+  it("refuses an invalid form, or one that has a field twice", async () => {
     const { url, admin } = await startOpal();
     const post = (body: string, boundary = "; boundary=B") => {
       const headers = { authorization: `Bearer ${admin}`, "content-type": `multipart/form-data${boundary}` };
@@ -150,7 +150,7 @@ describe("POST /api/jobs", () => {
     expect((await call("POST", "/api/jobs", small)).status).toBe(415);
   });
 
-  it("says so where no engine is configured; what is there can be read all the same", async () => {
+  it("refuses without a configured engine; existing jobs can still be read", async () => {
     const { call } = await startOpal({ engine: null });
     const { status, headers, body } = await call("POST", "/api/jobs", { body: { prompt: "x" } });
     expect([status, headers.get("perdure-error-code")]).toEqual([409, "wrong_state"]);
@@ -183,7 +183,7 @@ describe("GET /api/jobs", () => {
     expect((await call("GET", "/api/jobs/job_b")).body).toEqual(body.job_b);
   });
 
-  it("has the jobs of this door alone, of the caller's namespace alone", async () => {
+  it("has only OPAL's jobs, of the caller's namespace only", async () => {
     const { call, token } = await startOpal();
     await call("POST", "/v1/jobs", { body: { kind: "exec", input: { argv: ["true"] }, key: "opal:other" } });
     await call("POST", "/v1/jobs", { body: { kind: "exec", input: { argv: ["true"] }, tags: ["opal"] } });
@@ -220,7 +220,7 @@ describe("GET /api/jobs", () => {
     expect((await call("GET", `/api/jobs/${id}`, { token: theirs })).status).toBe(404);
   });
 
-  it("tells when a job was last changed, also by a redrive", async () => {
+  it("shows when a job was last changed, also by a redrive", async () => {
     const { call, engine, store } = await startOpal();
     await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "job_1" } });
     const [{ id } = { id: "" }] = (await store.find({})).jobs;
@@ -248,7 +248,7 @@ describe("GET /api/jobs", () => {
     expect([ids.length, ids[0], ids.at(-1)]).toEqual([1_000, "job_1050", "job_51"]);
   });
 
-  it("tells the error of the table in its place: of failures, losses and a cancel", async () => {
+  it("shows the error of the table: for failures, losses and a cancel", async () => {
     const { call, work, ended, store } = await startOpal({ engine: ["sh", "-c", "echo no such model >&2; exit 7"] });
     await call("POST", "/api/jobs", { body: { prompt: "x", job_id: "bad" } });
     await work();
@@ -292,7 +292,7 @@ describe("?include_attempts=true", () => {
 });
 
 describe("artifacts", () => {
-  it("are where their links say, and name the attempt", async () => {
+  it("are where their links point, and name the attempt", async () => {
     const script =
       'echo "of $PERDURE_ATTEMPT" > "artifacts/a&b %41.txt"; mkdir artifacts/sub; echo s > artifacts/sub/ü.txt';
     const { call, work, ended, token } = await startOpal({ engine: ["sh", "-c", script] });

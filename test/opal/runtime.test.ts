@@ -253,7 +253,7 @@ describe("a runtime folder that was deleted", () => {
   const NAMES = ["job_attempts", "job_leases", "opal_artifacts", "logs"];
   const treeOf = (runtime: Runtime) => NAMES.flatMap((name) => runtime.tree(name).map((file) => `${name}/${file}`));
 
-  it("is written anew: while the server runs, and by the next start", async () => {
+  it("is rebuilt: while the server runs, and by the next start", async () => {
     const server = await start();
     const first = await follow(server);
     await server.submit("job_1");
@@ -363,7 +363,7 @@ describe("a runtime folder with many old jobs", () => {
 });
 
 describe("a runtime folder in trouble", () => {
-  it("logs it once, catches up when the disk works, and loses nothing; the server goes on", async () => {
+  it("logs it once, catches up when the disk works, and loses nothing; the server continues", async () => {
     const server = await start();
     let isFull: boolean | "for copies" = true;
     const sources: Readable[] = [];

@@ -41,7 +41,7 @@ function refusal(document: unknown, parts?: Partial<ReadContext>): ConfigError {
 }
 
 describe("a document", () => {
-  it("is known by its kind", () => {
+  it("is recognised by its kind", () => {
     expect(agentTask.recognises(doc())).toBe(true);
     expect(agentTask.recognises(role({}))).toBe(true);
     for (const other of [{ kind: "AgentTask", input: 1 }, { kind: "exec" }, { ...doc(), kind: "Pod" }, null, [], "x"]) {
@@ -81,7 +81,7 @@ describe("a document", () => {
     ]);
   });
 
-  it("keeps its labels as tags, its annotations as they are, and says that its namespace is not ours", () => {
+  it("keeps labels as tags and annotations unchanged, and notes that its namespace has no effect", () => {
     const metadata = {
       ...{ name: "t", namespace: "agents", uid: "1", creationTimestamp: "x", resourceVersion: "7" },
       labels: { app: "x", "example.org/team": "" },
@@ -113,7 +113,7 @@ describe("the prompt", () => {
 });
 
 describe("the command", () => {
-  it("is the task's, with its args; else the one of the settings; else there is none", () => {
+  it("is the task's with its args, else that of the settings, else missing", () => {
     expect(input({ args: ["-v"] }).argv).toEqual(["/opt/agent", "--fast", "-v"]);
     const settings = agent({ command: ["/usr/bin/agent"] });
     expect(input({ command: null, args: ["-v"] }, { settings }).argv).toEqual(["/usr/bin/agent", "-v"]);
@@ -122,7 +122,7 @@ describe("the command", () => {
     expect(message).toMatch(/spec\.command, or the setting agent\.command/);
   });
 
-  it("is not expanded as a kubelet does it, and that is said", () => {
+  it("is not expanded as by a kubelet, with a note", () => {
     const { notes } = read(doc({ command: ["sh", "-c", "echo $(WHO) $(date)"], env: { WHO: "me" } }));
     expect(notes).toEqual([expect.stringContaining("$(WHO) is not replaced")]);
   });
@@ -225,7 +225,7 @@ describe("a parent", () => {
 describe("roles", () => {
   const ROLE = role({ retry: { maxAttempts: 4 }, defaultModel: "haiku", description: "reads", tools: ["web"] });
 
-  it("alone are no job, and are checked", () => {
+  it("alone are not jobs, but are checked", () => {
     const { jobs, notes } = read(ROLE);
     expect([jobs, notes]).toEqual([[], [expect.stringMatching(/a role is not a job.*agent\.roles/)]]);
     expect(read(ROLE, { documents: [doc({ role: "researcher" })] })).toEqual({ jobs: [], notes: [] });
@@ -246,7 +246,7 @@ describe("roles", () => {
     expect(options({ role: "researcher" }, configured).retry).toMatchObject({ maxAttempts: 9 });
   });
 
-  it("that nobody gave are told of, with the nearest", () => {
+  it("that do not exist are noted, with the nearest", () => {
     const { jobs, notes } = read(doc({ role: "reseacher" }), { documents: [ROLE] });
     expect(jobs).toHaveLength(1);
     expect(notes).toEqual([
@@ -265,7 +265,7 @@ describe("roles", () => {
 });
 
 describe("what cannot be done here", () => {
-  it("is told, a sentence each", () => {
+  it("is noted, a sentence each", () => {
     const spec = { image: "x", capabilities: ["shell"], storage: { size: "1Gi" }, rbac: {}, serviceAccountName: "a" };
     const { jobs, notes } = read(doc(spec));
     expect(jobs).toHaveLength(1);
@@ -277,7 +277,7 @@ describe("what cannot be done here", () => {
     for (const note of notes) expect(note).toMatch(/\.$/);
   });
 
-  it("a backoff above its cap is told of", () => {
+  it("a backoff above its cap is noted", () => {
     const { notes } = read(doc({ retry: { maxAttempts: 3, backoffSeconds: 600 } }));
     expect(notes).toEqual(["spec.retry: backoffSeconds is 600, and every retry waits for the cap of 300 s."]);
     // The floor of 1 s is what it waits for then.

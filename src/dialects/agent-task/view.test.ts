@@ -122,7 +122,7 @@ describe("reasons", () => {
     expect(attemptReason(attempt, RETRIED)).toBe(`transient: ${reason}`);
   });
 
-  it("of a run that asked for no other are none", () => {
+  it("are missing if no retry was requested", () => {
     const waiting = { attempt: 1, outcome: "waiting", failure: null };
     const block = decision({ kind: "block", class: "waiting" });
     expect([attemptReason(waiting, block), failureReason(waiting, block)]).toEqual(["waiting for children", null]);
@@ -172,7 +172,7 @@ describe("no retry left", () => {
     return { told: told.map(({ reason, message }) => `${reason}: ${message}`), message: agentStatus(parts).message };
   };
 
-  it("says which budget was used up: that for lost workers is another than that of runs", () => {
+  it("names the budget that was used up: lost workers have their own", () => {
     const { told, message } = shown(new TestJobHistory({ policy: policy(1) }).run(lost(), lost()));
     expect(told[0]).toMatch(/^RetryExhausted: the one retry granted after a lost worker is used; attempt 2 failed: /);
     expect(message).toMatch(/^no retries left, the one retry granted after a lost worker is used: /);
@@ -183,7 +183,7 @@ describe("no retry left", () => {
     expect(none.message).toMatch(/^no retries left, no retry is allowed after a lost worker: /);
   });
 
-  it("counts the one run of a task that has no other", () => {
+  it("counts the only attempt of a task without retries", () => {
     const { message } = shown(
       new TestJobHistory({ policy: resolvePolicy({ preset: "agent", maxAttempts: 1 }) }).run(exited(7)),
     );
@@ -231,7 +231,7 @@ describe("a changed task", () => {
     expect(changed(bare(), {})).not.toHaveProperty("input");
   });
 
-  it("has no prompt where it is no AgentTask, and no command where it is none", () => {
+  it("accepts a prompt only for an AgentTask, and a command only for a command", () => {
     const command = bare({ kind: "exec", payload: { command: "exit 1", shell: true } });
     expect(() => changed(command, { prompt: "x" })).toThrow(/^resubmit\.prompt: the job is not an AgentTask/);
     expect(() => changed(command, { model: "x" })).toThrow(/not an AgentTask/);

@@ -59,7 +59,7 @@ describe("an action", () => {
     expect(options.labels).toEqual({ [`runtime/${label}`]: "yes" });
   });
 
-  it("names the known runtimes when it has another", () => {
+  it("lists the known runtimes if it has another", () => {
     expect(faultOf({ ...ACTION, runtime: "docker" }).message).toBe(
       'runtime: must be python, shell, node (also called nodejs); got "docker".',
     );
@@ -112,7 +112,7 @@ describe("an action", () => {
     expect(options.labels).toEqual({ zone: "a", disk: "ssd", "runtime/shell": "yes" });
   });
 
-  it("tells in notes what it says and is not done", () => {
+  it("notes fields that are not supported", () => {
     const words = { ...ACTION, output_format: "json", parameter_delivery: "env", parameter_format: "json" };
     const pack = { ...PACK, config: { a: 1 } };
     const parameters = { key: { type: "string", secret: true, pattern: "^x" } };

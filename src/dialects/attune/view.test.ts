@@ -26,7 +26,7 @@ function viewOf(story: TestJobHistory, parts: Partial<JobInfo> = {}) {
 
 const inShort = ({ status, retry_reason }: AttuneExecution) => `${status} ${retry_reason ?? "-"}`;
 
-it("goes on with an execution that was handed back, or waits for its children", () => {
+it("continues an execution that was returned, or waits for children", () => {
   const story = new TestJobHistory({ policy: ATTUNE }).start().settle(INTERRUPTED);
   expect(viewOf(story)).toMatchObject({ status: "requested", retry_count: 0, worker: null });
   story.start().settle(RELEASED).start().settle(WAITING);
@@ -34,7 +34,7 @@ it("goes on with an execution that was handed back, or waits for its children", 
   expect(viewOf(story).chain).toHaveLength(1);
 });
 
-it("tells a chain with every kind of end", () => {
+it("shows a chain with every kind of end", () => {
   const story = new TestJobHistory({ policy: { ...ATTUNE, maxAttempts: 9 }, expireInMs: 1_000 });
   story.settle(QUEUE_TIMEOUT, { afterMs: 1_000 });
   story.start().settle(lost());
@@ -71,7 +71,7 @@ it("calls a retry unknown where another policy granted it", () => {
   expect(viewOf(story)).toMatchObject({ retry_reason: "unknown", max_retries: 2, status: "requested" });
 });
 
-it("has the max_retries of its policy, also where its action said another number", () => {
+it("has the max_retries of its policy, even if its action has another number", () => {
   const annotations = { "attune/action": "p.a", "attune/max_retries": "2" };
   const story = new TestJobHistory({ policy: { ...ATTUNE, maxAttempts: 5 } });
   expect(viewOf(story, { annotations })).toMatchObject({ max_retries: 4, chain: [{ max_retries: 4 }] });

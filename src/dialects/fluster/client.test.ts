@@ -77,7 +77,7 @@ describe("submit", () => {
     expect(await client.status(kind)).toMatchObject({ state: "PENDING", name: "sum" });
   });
 
-  it("takes the cluster's defaults for what it does not say", async () => {
+  it("takes the cluster's defaults for missing fields", async () => {
     const { client } = await open({ fluster: { defaultMaxRetriesFailure: 2 } });
     const job = { entrypoint: ["true"], name: "x" };
     expect(await client.status(await client.submit(job))).toMatchObject({
@@ -87,13 +87,13 @@ describe("submit", () => {
     expect(await client.status(own)).toMatchObject({ max_retries_failure: 1, max_retries_preemption: 3 });
   });
 
-  it("tells what cannot be done", async () => {
+  it("reports what is not supported", async () => {
     const { client, notes } = await open();
     await client.submit({ entrypoint: ["true"], name: "x", resources: { cpu: 1, disk: "1g" } });
     expect(notes).toEqual([expect.stringMatching(/^resources\.disk is ignored: /)]);
   });
 
-  it("tells which variables most workers refuse", async () => {
+  it("reports variables that most workers refuse", async () => {
     const { client, notes } = await open();
     const env_vars = { BUCKET: "gs://b", PATH: "/opt/bin", LD_PRELOAD: "x.so" };
     await client.submit({ entrypoint: ["true"], name: "x", environment: { env_vars } });
@@ -148,7 +148,7 @@ describe("fromCallable", () => {
 });
 
 describe("status", () => {
-  it("says when a retry can be scheduled, and 0 when it is ready", async () => {
+  it("has the time of the next retry, and 0 when it is ready", async () => {
     const { client, perdure, advance, clock } = await open();
     const flaky = flakyJob(0, 0);
     const worker = await perdure.work([flaky]);
@@ -177,7 +177,7 @@ describe("status", () => {
     });
   });
 
-  it("is of one instant, however fast the job goes on while it is read", async () => {
+  it("shows one state, even if the job changes while it is read", async () => {
     const { perdure, advance, clock } = await open();
     const flaky = flakyJob(...Array(1_000).fill(0));
     await perdure.work([flaky]);
@@ -228,7 +228,7 @@ describe("wait", () => {
     expect(await waiting).toMatchObject({ state: "KILLED", error: "Terminated by user" });
   });
 
-  it("throws when its time, in seconds, is over; the job goes on", async () => {
+  it("throws after its timeout in seconds; the job continues", async () => {
     const { client, advance, settled } = await open();
     const id = await client.submit({ entrypoint: ["true"], name: "x" });
     let over = false;
@@ -250,7 +250,7 @@ describe("wait", () => {
     await expect(client.wait(id, { timeout: timeout as number })).rejects.toMatchObject({ path: "timeout" });
   });
 
-  it("for a job that is not there says so", async () => {
+  it("reports a job that does not exist", async () => {
     const { client } = await open();
     await expect(client.wait("job_00000000000000000000000000")).rejects.toMatchObject({ code: "job_not_found" });
   });

@@ -18,7 +18,7 @@ describe("an entrypoint", () => {
     expect(job({ entrypoint: { command: ["python", "flaky.py"] } })).toEqual(job());
   });
 
-  it("is a line for a shell only where it says so", () => {
+  it("is a line for a shell only if requested", () => {
     const input = { command: "exit $((RANDOM % 2))", shell: true, fill: FILL };
     expect(job({ entrypoint: { shell: "exit $((RANDOM % 2))" } })).toMatchObject({ task: "exec", input });
     expect(() => job({ entrypoint: "exit 1" })).toThrow(
@@ -115,13 +115,13 @@ describe("a retry config", () => {
     expect(read({ retry: { max_retries_failure: 3, ...retry } }).notes).toEqual([note]);
   });
 
-  it("without retries has no delays to tell of", () => {
+  it("without retries has no note on delays", () => {
     expect(read({ retry: { initial_delay: 90 } }).notes).toEqual([]);
   });
 });
 
 describe("ports", () => {
-  it("that clash are told by the name that a command would know", () => {
+  it("that clash are reported by the name of the variable", () => {
     expect(() => job({ ports: ["my-port", "MY_PORT"] })).toThrow(
       /"MY_PORT" has the variable FLUSTER_PORT_MY_PORT, which/,
     );
@@ -174,7 +174,7 @@ describe("resources", () => {
     expect(read({ resources: { memory } }).notes).toEqual([]);
   });
 
-  it("memory is no limit where it is 0, and the lower one counts where the command has its own", () => {
+  it("memory 0 is no limit, and the lower one applies if the command has its own", () => {
     expect(job({ resources: { cpu: 1, memory: "0" } }).input).not.toHaveProperty("limits");
     const limits = { memory: "100m", openFiles: 9 };
     const entrypoint = { task: "exec", args: { argv: ["a"], limits } };
@@ -241,7 +241,7 @@ describe("a scheduling timeout", () => {
 });
 
 describe("a job", () => {
-  it("keeps its name, and is a child where it names its parent", () => {
+  it("keeps its name, and is a child if it names a parent", () => {
     expect(job().options).toMatchObject({ annotations: { "fluster/name": "flaky-job" } });
     expect(job().options).not.toHaveProperty("parent");
     expect(job({ parent_job_id: "" }).options).not.toHaveProperty("parent");

@@ -42,7 +42,7 @@ describe("a config in which nothing is given", () => {
 });
 
 describe("a config", () => {
-  it("says the same in the words of the proto and in those of the client", () => {
+  it("reads the proto's form and the client's form to the same policy", () => {
     const same = { max_retries_failure: 5, max_retries_preemption: 9, backoff_multiplier: 1.5 };
     const proto = { ...same, initial_retry_delay_ms: 1_500, max_retry_delay_ms: 30_000 };
     const client = { ...same, initial_delay: 1.5, max_delay: 30 };
@@ -76,7 +76,7 @@ describe("a config", () => {
     expect(seconds({ initial_delay: 300, max_delay: 10 }, 2)).toEqual([10, 10]);
   });
 
-  it("has lists of exit codes, of which empty ones say nothing", () => {
+  it("has lists of exit codes; empty ones have no effect", () => {
     expect(resolved({ retry_on_exit_codes: [137, 139] }).retryOnExitCodes).toEqual([137, 139]);
     expect(resolved({ no_retry_on_exit_codes: [1] }).noRetryOnExitCodes).toEqual([1]);
     expect(resolved({ retry_on_exit_codes: [], no_retry_on_exit_codes: [] })).toEqual(presets.fluster);
@@ -108,7 +108,7 @@ describe("a config", () => {
     expect(() => read(config)).toThrow(expect.objectContaining({ code: "invalid_config", path }));
   });
 
-  it("with an unknown field is told the nearest known", () => {
+  it("with an unknown field is refused with the nearest known", () => {
     expect(() => read({ max_retry_failure: 1 })).toThrow(
       expect.objectContaining({ path: "retry.max_retry_failure", nearest: "max_retries_failure" }),
     );

@@ -51,7 +51,7 @@ class Told extends TestJobHistory {
 
 const told = (policy = presets.fluster, parts: Partial<Job> = {}) => new Told({ ...parts, policy });
 
-describe("a job of another door", () => {
+describe("a job that is not from fluster", () => {
   it("is named by its key, else by its kind", () => {
     expect(told().status()).toMatchObject({ name: "resize-image", parent_job_id: null });
     expect(told(presets.fluster, { key: "img-42" }).status().name).toBe("img-42");
@@ -109,7 +109,7 @@ describe("the end of a job", () => {
     expect(story.status()).toMatchObject(wanted);
   });
 
-  it("by a wait for a retry that ran out is UNSCHEDULABLE too, after the run that there was", () => {
+  it("by an expired wait for a retry is UNSCHEDULABLE too, after the earlier attempt", () => {
     const policy = { ...presets.default, maxAttempts: 2 };
     const story = told(policy, { expireInMs: 30_000 }).run(exited(1)).settle(QUEUE_TIMEOUT, { afterMs: 30_000 });
     expect(story.status()).toMatchObject({
@@ -119,7 +119,7 @@ describe("the end of a job", () => {
     expect(story.status().attempts).toMatchObject([{ attempt_id: 0, state: "FAILED" }]);
   });
 
-  it("by a wait whose limit is not known is told without it", () => {
+  it("by a wait with an unknown limit is shown without it", () => {
     expect(told().settle(QUEUE_TIMEOUT).status()).toMatchObject({
       ...{ state: "UNSCHEDULABLE", error: "Scheduling timeout exceeded", failure_count: 0, current_attempt_id: 0 },
     });
@@ -143,7 +143,7 @@ describe("the end of a job", () => {
 });
 
 describe("attempts", () => {
-  it("handed back before they began, and those that wait for children, are KILLED, and cost nothing", () => {
+  it("returned before they began, and those that wait for children, are KILLED and not counted", () => {
     const story = told().run(RELEASED, WAITING);
     const attempts = [
       { attempt_id: 0, error: "Worker worker-s1 returned it before it began; not counted" },
@@ -214,7 +214,7 @@ describe("attempts", () => {
     expect(story.status().attempts).toMatchObject([{ state: "KILLED", is_worker_failure: false, error }]);
   });
 
-  it("that a shutdown ended are failures of the worker where they are charged as such", () => {
+  it("that a shutdown ended are failures of the worker if they are counted as such", () => {
     const once = told({ ...presets.fluster, workerLost: { ...presets.fluster.workerLost, maxRetries: 0 } });
     expect(once.run(INTERRUPTED).status()).toMatchObject({
       ...{ state: "WORKER_FAILED", preemption_count: 1, error: "Worker worker-s1 failed: it was shut down" },

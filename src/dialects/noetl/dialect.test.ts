@@ -93,7 +93,7 @@ describe("a task of NoETL", () => {
     });
   });
 
-  it("is called as its file where it has no name", () => {
+  it("has the name of its file if it has none", () => {
     const named = (file: string) => noetl.read({ type: "shell", command: "true" }, { ...CONTEXT, file }).jobs[0];
     expect(named("jobs/fetch-data.yaml")?.options?.annotations).toMatchObject({ "noetl/step": "fetch-data" });
     expect(named("-")?.options?.annotations).toMatchObject({ "noetl/step": "-" });

@@ -104,14 +104,14 @@ describe("node_id in a condition", () => {
     expect(retryWhen).toBe("{{ 'it\\'s a \\\\ \"step\" $& }}' == error }}");
   });
 
-  it("is refused where the name makes the condition too long", () => {
+  it("is refused if the name makes the condition too long", () => {
     const condition = Array(20).fill("node_id == 'a'").join(" or ");
     expect(mistakeIn({ stop_when: condition }, "x".repeat(200))).toMatchObject({ path: "retry.stop_when" });
   });
 });
 
 describe("a policy in NoETL's words", () => {
-  it("says what was written", () => {
+  it("shows what was written", () => {
     const retry = { max_attempts: 5, initial_delay: 0.5, backoff_multiplier: 3, max_delay: 10, jitter: true };
     expect(retryOfPolicy(policyOf(retry))).toEqual({ ...retry, retry_when: null, stop_when: null });
     expect(retryOfPolicy(policyOf(false))).toBeNull();

@@ -33,7 +33,7 @@ describe("a prompt", () => {
     expect(text(files["prompt.txt"])).toBe("SLEEP_TEST_20s_RETRY");
   });
 
-  it("comes with the job's own id where nobody chose one", () => {
+  it("gets the job's own id if the client chose none", () => {
     const { env, fill } = made({ opalId: null });
     expect([env.OPAL_JOB_ID, fill]).toEqual([undefined, { OPAL_JOB_ID: { kind: "jobId" } }]);
     expect(made().fill).toEqual({});

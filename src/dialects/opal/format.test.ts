@@ -87,7 +87,7 @@ describe("Policy Defaults (Production-Grade)", () => {
     );
   });
 
-  it('"total attempts = MAX_RETRIES"; 0 is one run as well', () => {
+  it('"total attempts = MAX_RETRIES"; 0 is one attempt as well', () => {
     expect([2, 3, 1, 0].map((n) => policyOf({ OPAL_MAX_RETRIES: `${n}` }).maxAttempts)).toEqual([2, 3, 1, 1]);
     for (const n of [0, 1, 2, 3, 7]) {
       const story = new TestJobHistory({ policy: policyOf({ OPAL_MAX_RETRIES: `${n}` }) });
@@ -351,7 +351,7 @@ describe("Error Message Conventions", () => {
     expect(read(story.run(lost()))).toMatchObject({ status: "failed", error: "max_retries_exceeded_a2" });
   });
 
-  it("the engine's own words, where it failed", () => {
+  it("the engine's own message if it failed", () => {
     const story = start().run(exited(7));
     expect(read(story)).toMatchObject({ status: "failed", error: "exit code 7", run_provenance: { exit_code: 7 } });
     expect(document(story).history).toMatchObject([{ outcome: "failed", error: "exit code 7", backoff_secs: null }]);
@@ -381,7 +381,7 @@ describe("Error Message Conventions", () => {
     expect(document(waiting)).toMatchObject({ attempts: 1, not_before: null, backoff_secs_applied: null });
   });
 
-  it("no error for a run that was handed back, nor for the life before a redrive", () => {
+  it("no error for a returned attempt, nor for attempts before a redrive", () => {
     const story = start().start().settle({ kind: "interrupted" });
     expect(read(story)).toMatchObject({ status: "queued", error: null });
     expect(document(story)).toMatchObject({ attempts: 1, not_before: null, backoff_secs_applied: null });
@@ -429,7 +429,7 @@ describe("Test #5: Zero ABI Drift", () => {
     for (const [state, status] of Object.entries(states)) expect(opalStatus(state as Job["state"])).toBe(status);
   });
 
-  it("a job of another door, or with a result of another kind, is shown as far as it goes", () => {
+  it("a job that is not from OPAL, or with another kind of result, is shown as far as possible", () => {
     const story = start({ key: "img-42" }).run(completed());
     const shown = read(story, { payload: undefined, result: "done" });
     expect(shown).toMatchObject({ id: story.job.id, status: "succeeded", outputs: [] });

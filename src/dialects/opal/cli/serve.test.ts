@@ -65,7 +65,7 @@ describe("OPAL's variables, as a server takes them", () => {
 });
 
 describe("OPAL_RECLAIM_SCAN_EVERY_LOOPS", () => {
-  it("says in tenths of a second how often lost jobs are looked for", () => {
+  it("sets the interval of scans for lost jobs in tenths of a second", () => {
     expect(reapEveryMs(options({}))).toBe(1_000);
     expect(reapEveryMs(options({ OPAL_RECLAIM_SCAN_EVERY_LOOPS: "3" }))).toBe(300);
   });

@@ -63,7 +63,7 @@ describe("copies that wait", () => {
     expect([copies.takeDropped(), copies.takeDropped(), copies.hasFailed]).toEqual([true, false, false]);
   });
 
-  it("hold up those who search through all jobs, and nobody else", async () => {
+  it("block searches through all jobs, and nothing else", async () => {
     const copies = new RuntimeCopies(manualClock());
     for (let i = 0; i < 6_000; i++) copies.add(`job_${i}`, true);
     let hasRoom = false;
@@ -86,7 +86,7 @@ describe("lines of workers' logs", () => {
     return { at: seq, seq, line } as unknown as Parameters<RuntimeLogs["add"]>[0][number];
   };
 
-  it("are written once, also where the log of an old worker cannot be removed", async () => {
+  it("are written once, even if the log of an old worker cannot be removed", async () => {
     const appended: string[] = [];
     const files = {
       append: async (_path: readonly string[], text: string) => void appended.push(text),
