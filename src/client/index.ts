@@ -1,4 +1,4 @@
-/** The door `perdure/client`: for browsers, the edge, and whoever only submits jobs and looks at them. */
+/** The entry point `perdure/client`: for browsers, the edge, and programs that only submit and read jobs. */
 
 export { SCOPES, type Scope } from "../core/access.ts";
 export type { RedriveManyAnswer, RedriveManyOptions, SkippedJob } from "../core/api/commands.ts";

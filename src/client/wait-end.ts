@@ -18,8 +18,8 @@ export type FetchEnds = (
   signal: AbortSignal,
 ) => Promise<{ readonly ended: readonly string[]; readonly missing: readonly string[] }>;
 
-/** `told`: read the job, it has probably ended. */
-export type WaitAnswer = "told" | "timeout" | "aborted";
+/** `ended`: read the job; it has probably ended, or does not exist. */
+export type WaitAnswer = "ended" | "timeout" | "aborted";
 
 interface EndWait extends AwaitedJob {
   batch: EndWaitBatch | null;
@@ -145,8 +145,8 @@ export class EndWaiter {
         const { ended, missing } = await this.#ask(jobsOf(waits), LIMIT.waitMs, stop.signal);
         if (stop.signal.aborted) break;
         backoff.reset();
-        const told = new Set([...ended, ...missing]);
-        for (const wait of [...waits]) if (told.has(wait.id)) wait.answer("told");
+        const over = new Set([...ended, ...missing]);
+        for (const wait of [...waits]) if (over.has(wait.id)) wait.answer("ended");
         if (waits.size > 0) await sleep(systemTimers, Math.min(LONGEST_GATHERING_MS, waits.size / 10), stop);
       } catch (error) {
         if (stop.signal.aborted) break;

@@ -47,12 +47,11 @@ function timeNamespace(): string {
   }
 }
 
-// The clock of a store that has none of its own (SQLite): a line that never goes back and is never behind the wall
-// clock. It follows the wall clock. When that is set back, the line goes on by the monotonic clock, ahead of the wall
-// clock by as much, until the wall clock has caught up; so nothing that was due becomes not due, and no delay grows.
-// When the wall clock is set ahead, the line follows. Each beat leaves a mark in the store, and brings those of other
-// processes: all continue one line, also after a restart. What it does not do: tell a sleep of the machine from a
-// wall clock that is set ahead.
+// The time line of a store without a clock (SQLite). It never goes back and is never behind the wall clock. It follows
+// the wall clock. When that is set back, the line continues by the monotonic clock, ahead of the wall clock by the same
+// time, until the wall clock has caught up; so nothing that was due becomes not due, and no delay grows. When the wall
+// clock is set forward, the line follows. Each beat stores a mark and reads those of other processes: all continue one
+// line, also after a restart. It cannot distinguish a sleep of the machine from a wall clock that is set forward.
 
 export interface LocalClock {
   readonly clock: Clock;
@@ -109,6 +108,6 @@ export async function localClock(base: Clock, store: Store, boot: MachineBoot | 
 }
 
 function stepped(aheadMs: number): string {
-  if (aheadMs <= CLOCK_STEP_MS) return "the wall clock was set ahead: the engine's clock follows it again";
-  return `the wall clock was set back: the engine's clock goes on, ${Math.round(aheadMs / 1000)} s ahead of it`;
+  if (aheadMs <= CLOCK_STEP_MS) return "the wall clock was set forward: the engine's clock follows it again";
+  return `the wall clock was set back: the engine's clock continues, ${Math.round(aheadMs / 1000)} s ahead of it`;
 }

@@ -106,7 +106,7 @@ async function sharedClock(
 ) {
   if (store.serverTime !== undefined) {
     const { clock, stop } = await storeClock(base, store, (error) => {
-      if (!storeState.failed(error, "rounds")) log("warn", `cannot ask the store for the time: ${String(error)}`);
+      if (!storeState.failed(error, "rounds")) log("warn", `cannot read the time of the store: ${String(error)}`);
     });
     return { clock, store, stop };
   }

@@ -106,7 +106,7 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     expect(await askJson("resubmit", ref)).toMatchObject({ resubmitOf: id });
     expect(await ask("cancel", ref, ref)).toMatchObject({ code: 0, stdout: `${id}  cancelled\n` });
     const usage = await ask("usage", ref, "--tokens-in", "1");
-    expect(usage).toMatchObject({ code: 1, stderr: expect.stringMatching(/is not running|own token/) });
+    expect(usage).toMatchObject({ code: 1, stderr: expect.stringMatching(/is not running|requires the job token/) });
   });
 });
 

@@ -44,11 +44,11 @@ describe("waits for the ends of jobs", () => {
     const first = await call(0);
     expect(first.jobs).toEqual([job(1), job(2), job(3)]);
     first.tell("job_2");
-    expect(await waits[1]).toBe("told");
+    expect(await waits[1]).toBe("ended");
     const second = await call(1);
     expect(second.jobs).toEqual([job(1), job(3)]);
     second.tell("job_1", "job_3");
-    expect(await Promise.all(waits)).toEqual(["told", "told", "told"]);
+    expect(await Promise.all(waits)).toEqual(["ended", "ended", "ended"]);
   });
 
   it("ask for at most 1,000 jobs with one call", async () => {
@@ -57,7 +57,7 @@ describe("waits for the ends of jobs", () => {
     await call(2);
     expect(asked.map(({ jobs }) => jobs.length)).toEqual([1_000, 1_000, 500]);
     for (const { jobs, tell } of asked) tell(...jobs.map(({ id }) => id));
-    expect(new Set(await Promise.all(waits))).toEqual(new Set(["told"]));
+    expect(new Set(await Promise.all(waits))).toEqual(new Set(["ended"]));
   });
 
   it("that come one after another are put together: few calls are open, and nobody is forgotten", async () => {
@@ -80,7 +80,7 @@ describe("waits for the ends of jobs", () => {
     const first = await call(0);
     expect(first.jobs).toEqual([job(1, 1)]);
     first.tell("job_1");
-    expect(await Promise.all(waits)).toEqual(["told", "told"]);
+    expect(await Promise.all(waits)).toEqual(["ended", "ended"]);
   });
 
   it("go on through outages, and end with any other error", async () => {

@@ -26,7 +26,7 @@ export const COMMAND_OPERATIONS = {
   retryJob: command("Run a waiting job now, or redrive a failed or cancelled one"),
   rescheduleJob: { ...command("Move a waiting job to another time"), body: closed({ runAt: Instant }) },
   redriveJob: {
-    ...command("Open the next chapter of a failed or cancelled job, with fresh budgets"),
+    ...command("Redrive a failed or cancelled job, with fresh budgets"),
     description: "Its terms stay, except those in the body; the event `job.redriven` records the change.",
     body: RedriveRequest,
   },

@@ -14,7 +14,7 @@ export interface CommandsApi {
   retry(id: string): Promise<JobInfo>;
   /** Moves a waiting job to another time. */
   reschedule(id: string, runAt: Date | number): Promise<JobInfo>;
-  /** Opens the next chapter of a failed or cancelled job, with fresh budgets; with `changes`, under other terms. */
+  /** Queues a failed or cancelled job again, as its next chapter, with fresh budgets; with `changes`, under other terms. */
   redrive(id: string, changes?: RedriveChanges): Promise<JobInfo>;
   /** Redrives the matching dead letters, oldest first. The answer names them and those it skipped, such as jobs with nothing
    *  left in their budget; `more` when there were more than `limit`. */

@@ -45,7 +45,7 @@ function listRoutes(parts: ServerParts): RouteHandlers {
         const cursor: Pick<JobFilter, "cursor"> = next === null ? {} : { cursor: next };
         const count = Math.min(rows, limit - texts.length);
         const page = await engine.store.find({ ...filter, ...cursor, limit: count, chars: ENOUGH - size });
-        // The store has scanned as many jobs as one call may: the client continues with `next`.
+        // The page is full in characters, or as many jobs were checked as one call may: the client continues with `next`.
         isShort = page.jobs.length < count;
         const before = size;
         for (const row of page.jobs) {
