@@ -58,7 +58,7 @@ describe("schemas", () => {
   });
 
   it("not created by a test cannot be dropped by mistake", async () => {
-    await expect(dropSchema(postgresUrl())).rejects.toThrow(/names no schema/);
+    await expect(dropSchema(postgresUrl())).rejects.toThrow(/does not name a schema/);
   });
 });
 
