@@ -6,6 +6,9 @@ import type { Resources } from "./input/resources.ts";
 import type { FailReason, JobState, Usage } from "./job/job.ts";
 import type { TaskOptions } from "./task/task.ts";
 
+/** The size limit of a payload, and of a result, as JSON in UTF-8. Workers check results before they report them. */
+export const MAX_JOB_BODY_BYTES = 1_048_576;
+
 export interface NewSession {
   readonly id: string;
   readonly namespace: string;

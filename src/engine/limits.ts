@@ -2,10 +2,11 @@
 
 import { MAX_KEY, MAX_NAME } from "../core/names.ts";
 import { MAX_WAITS_FOR } from "../core/task/task.ts";
+import { MAX_JOB_BODY_BYTES } from "../core/worker-protocol.ts";
 
 export const LIMITS = {
   /** Payload and result, each. */
-  payloadBytes: 1_048_576,
+  payloadBytes: MAX_JOB_BODY_BYTES,
   /** Nesting of a payload. */
   jsonDepth: 64,
   /** Names of namespaces, queues, kinds, tags and labels. */

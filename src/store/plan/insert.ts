@@ -18,7 +18,7 @@ export interface KeyOwner {
   readonly until: number | null;
 }
 
-/** A key whose window is over belongs to nobody. */
+/** A key can be used again after its window. */
 export function isFree({ until }: KeyOwner, now: number): boolean {
   return until !== null && until <= now;
 }

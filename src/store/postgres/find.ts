@@ -1,6 +1,6 @@
-/** Searching jobs. Only bound values enter the statements. As on SQLite, candidates come in the order of their numbers from the
- *  index that serves the search best, or from all jobs, a slice at a time; each is checked against all conditions, and a call ends
- *  after a number of them. */
+/** Searches jobs. Only bound values enter the statements. As on SQLite, candidates come in order of their numbers from the most
+ *  suitable index or from all jobs, a slice at a time; each is checked against all conditions, and a call ends after a number of
+ *  them. */
 import {
   afterPrefix,
   charsOfJob,
@@ -189,7 +189,7 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
     const where = new PgConditions();
     const { bind } = where;
     if (lanes !== null) where.add(`j.lane = any (${bind(numbers(lanes))}::int[])`);
-    // Written out, not bound: only then is it known that an index on some states serves.
+    // Written out, not bound: only then can PostgreSQL use a partial index on some states.
     if (states !== null) where.add(states.length === 0 ? "false" : `j.state in (${states.join(", ")})`);
     for (const [field, conditionOf] of PLAIN) {
       const condition = filter[field] === undefined ? null : conditionOf(filter[field], bind);
@@ -288,7 +288,7 @@ function numbers(lanes: readonly Lane[]) {
   return ints(lanes.map(({ no }) => no));
 }
 
-/** Codes of our own, so that they may stand in the statement. Null: any state. */
+/** State codes are our own numbers, so they may be part of the statement. Null: any state. */
 function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
   const asked = state?.map((name) => STATE_CODES[name]) ?? null;
   if (deadLetter !== true && reason === undefined) return asked;

@@ -1,10 +1,10 @@
-/** The ways in which calls of the port reach one open database: reads answer at once, writes go through the writer. */
+/** Calls of the port on one open database: reads run at once, writes go through the writer. */
 import { PerdureError } from "../../core/errors.ts";
 import { sleep } from "../../lib/clock.ts";
 import { readError } from "./error-classes.ts";
 import { BUSY_WAIT_MS, isLocked, type SqliteVerb, type Writer, type WriterClock } from "./writer.ts";
 
-/** Readers wait for nobody, except while another process repairs the file after a crash: a few seconds' worth of retries. */
+/** Reads are only blocked while another process recovers the file after a crash: a few seconds' worth of retries. */
 const MAX_LOCKED_READS = 1_000;
 
 export class SqliteCalls {
@@ -20,13 +20,13 @@ export class SqliteCalls {
     this.#random = random;
   }
 
-  /** Reads answer at once, and in the same order as the calls. */
+  /** Reads run at once, in the order of the calls. */
   async answer<T>(give: () => T): Promise<T> {
     this.#checkOpen();
     return this.#readNow(give);
   }
 
-  /** A search or a count has turns of the event loop in between: a store that is closed in one of them waits for it. */
+  /** Searches and counts take several turns of the event loop: closing the store waits for them. */
   async inSlices<T>(read: (slice: <P>(give: () => P) => Promise<P>) => Promise<T>): Promise<T> {
     this.#checkOpen();
     const reading = read((give) => this.#readNow(give));
@@ -46,14 +46,14 @@ export class SqliteCalls {
     return (await this.submit(verb, [item]))[0] as Answer;
   }
 
-  /** False if it was closed before. No call begins after it. */
+  /** Returns false if it was closed before. No call starts after it. */
   close(): boolean {
     const wasOpen = this.#open;
     this.#open = false;
     return wasOpen;
   }
 
-  /** When all calls that were under way have ended. */
+  /** Resolves when all calls in progress have ended. */
   async ended(): Promise<void> {
     await this.#writer.drained();
     await Promise.allSettled(this.#slicedReads);

@@ -7,7 +7,7 @@ import { ConfigError } from "../../core/errors.ts";
 import { type CheckedExec, checkExecInput } from "../../core/input/exec-input.ts";
 import { isVerdict } from "../../core/input/verdict.ts";
 import type { OutputChunk } from "../../core/task/work-options.ts";
-import { type ClaimedJob, NO_INPUT } from "../../core/worker-protocol.ts";
+import { type ClaimedJob, MAX_JOB_BODY_BYTES, NO_INPUT } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FieldLog } from "../../lib/log.ts";
 import { isOver } from "../../lib/text.ts";
@@ -102,8 +102,6 @@ const USAGE_MS = 1_000;
 const STREAMS: ReadonlySet<string> = new Set(["stdout.log", "stderr.log"]);
 /** Logged flush errors: on a broken disk every file fails, and there may be a thousand. */
 const MAX_LOGGED = 3;
-/** The engine's limit of a result. */
-const MAX_RESULT_BYTES = 1_048_576;
 
 export class ExecExecutor implements Executor {
   readonly kind = "exec";
@@ -256,11 +254,12 @@ export class ExecExecutor implements Executor {
     const [stdout, stderr] = written;
     const result = { exitCode: judged.exitCode, output: judged.output, outputs: files, stdout, stderr };
     const text = JSON.stringify(more === 0 ? result : { ...result, moreOutputs: more });
-    if (!isOver(text, MAX_RESULT_BYTES)) return { outcome: { kind: "completed", result: text }, isVerdict: hasVerdict };
+    if (!isOver(text, MAX_JOB_BODY_BYTES))
+      return { outcome: { kind: "completed", result: text }, isVerdict: hasVerdict };
     const short = JSON.stringify({ ...result, outputs: [], moreOutputs: files.length + more });
-    if (!isOver(short, MAX_RESULT_BYTES))
+    if (!isOver(short, MAX_JOB_BODY_BYTES))
       return { outcome: { kind: "completed", result: short }, isVerdict: hasVerdict };
-    const message = `the output in result.json is over ${MAX_RESULT_BYTES} bytes as JSON; write it to artifacts/`;
+    const message = `the output in result.json is over ${MAX_JOB_BODY_BYTES} bytes as JSON; write it to artifacts/`;
     return failed(failure({ kind: "result", class: "logical", message, exitCode: judged.exitCode }));
   }
 

@@ -6,14 +6,17 @@ import { LIMIT, toWireUsage } from "../../contract/wire.ts";
 import type { ReportWire } from "../../contract/worker-schemas.ts";
 import { type Failure, failure } from "../../core/decision/failure.ts";
 import { PerdureError } from "../../core/errors.ts";
-import type { Report, ReportedOutcome, SettleAnswer } from "../../core/worker-protocol.ts";
+import {
+  MAX_JOB_BODY_BYTES,
+  type Report,
+  type ReportedOutcome,
+  type SettleAnswer,
+} from "../../core/worker-protocol.ts";
 import { isOver } from "../../lib/text.ts";
 import { isForbidden, isGone, mayPass } from "../../wire/repeat.ts";
 import { WireError } from "../../wire/wire-error.ts";
 import { inSession, type LinkParts, type LinkSession, untilAnswered } from "./link-parts.ts";
 
-/** The engine's limit of a result. */
-const MAX_RESULT_BYTES = 1_048_576;
 const MAX_TEXT = 100_000;
 const MAX_NAME = 1_000;
 const MAX_CODE = 2_147_483_647;
@@ -31,7 +34,7 @@ function reportText({ jobId, attempt, from, outcome, usage, progress, log }: Rep
 function wireOutcome(outcome: ReportedOutcome): ReportWire["outcome"] {
   switch (outcome.kind) {
     case "completed":
-      if (outcome.result !== null && isOver(outcome.result, MAX_RESULT_BYTES)) {
+      if (outcome.result !== null && isOver(outcome.result, MAX_JOB_BODY_BYTES)) {
         return { kind: "failed", failure: tooLarge() };
       }
       return { kind: outcome.kind, result: outcome.result };
@@ -51,7 +54,7 @@ function wireOutcome(outcome: ReportedOutcome): ReportWire["outcome"] {
 
 /** A result that the server would refuse is not sent. */
 function tooLarge(): Failure {
-  const message = `the result is over the limit of ${MAX_RESULT_BYTES} bytes`;
+  const message = `the result is over the limit of ${MAX_JOB_BODY_BYTES} bytes`;
   return failure({ kind: "result", class: "logical", message });
 }
 
@@ -83,7 +86,7 @@ interface QueuedReport {
 }
 
 /** Limit of one call; a single report may be larger. */
-const MAX_BYTES = 4 * 1_048_576;
+const MAX_BYTES = 4 * MAX_JOB_BODY_BYTES;
 const STALE: SettleAnswer = Object.freeze({ status: "stale", recorded: null });
 
 export class ReportQueue {
