@@ -13,6 +13,7 @@ import { claimVerb } from "./claim.ts";
 import { ClaimCursors } from "./claim-cursors.ts";
 import type { PgConnections } from "./connections.ts";
 import { type PostgresContext, statements } from "./context.ts";
+import { eventReader, eventStore } from "./event-reader.ts";
 import { finder } from "./find.ts";
 import { GroupCommit } from "./group.ts";
 import { hasParents, insertChildrenVerb, insertVerb, insertWithin } from "./insert-verbs.ts";
@@ -55,7 +56,8 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
     ...{ db, sql, clock, interned: new PostgresInterned(db, sql), started: new Map(), marks },
     ...{ generation: fact("generation"), wrote: watch.wrote },
   };
-  const read = reader(context);
+  const feed = eventReader(context);
+  const read = reader(context, feed.ofJob);
   const find = finder(context, read, fact("secret"));
   const facts = sessionFacts(context);
   const amend = amendVerb(context);
@@ -129,7 +131,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
     beat: (given) => call(() => beat(given)),
     prune: (query) => call(() => prune(query)),
     children: through(call, childStore(context)),
-    events: through(call, { page: read.eventPage, lastSeq: read.lastSeq }),
+    events: through(call, eventStore(feed, read.known)),
     sessions: through(call, sessionStore(context)),
     queues: through(call, queueStore(context)),
     tokens: through(call, tokenStore(context)),

@@ -1,23 +1,11 @@
 /** Reads one job and everything recorded about it. */
 import type { BudgetNow } from "../../core/decision/budget.ts";
-import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
-import { currentEvent } from "../../core/job/event-formats.ts";
+import type { JobEvent } from "../../core/job/event.ts";
 import type { Job, Usage } from "../../core/job/job.ts";
 import { rowName } from "../../core/job/job-name.ts";
 import { storable } from "../../lib/text.ts";
 import { serves } from "../lane.ts";
-import {
-  charsOf,
-  type EventScan,
-  eventScanOf,
-  type FoundEvents,
-  LATE_REPORTS,
-  namespacePage,
-  SCAN_EVENTS,
-  type SeqRange,
-  seqRange,
-  wholePage,
-} from "../pages.ts";
+import { LATE_REPORTS } from "../pages.ts";
 import {
   ATTEMPT_LOG,
   ATTEMPTS_CHARS,
@@ -25,9 +13,6 @@ import {
   type AttemptLog,
   type AttemptRow,
   type AttemptsPage,
-  type EventOrder,
-  type EventPage,
-  type EventQuery,
   type History,
   type JobRow,
   type LateReport,
@@ -37,7 +22,7 @@ import { openFailure, parseOrNull, type StoredJob, toAnnotations, toFacts, toFai
 import { texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
-import { Watermark } from "./events.ts";
+import type { PostgresEventReader } from "./event-reader.ts";
 import { ledgerBook } from "./ledgers.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 import { SESSION_COLUMNS, toSession } from "./sessions.ts";
@@ -59,9 +44,8 @@ export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
 const LOG_PIECES = 1_000;
 const FROM = "from $s.submission b join $s.job j on j.no = b.job";
 
-export function reader(context: PostgresContext) {
+export function reader(context: PostgresContext, eventsOf: PostgresEventReader["ofJob"]) {
   const { db, sql, interned } = context;
-  const feed = new Watermark(context);
   const book = ledgerBook(context);
   const byId = sql("jobs", `select ${ROW_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
   const factsById = sql("facts", `select ${JOB_COLUMNS} ${FROM} where b.id = any ($1::text[])`);
@@ -87,8 +71,6 @@ export function reader(context: PostgresContext) {
          (select n, body from $s.log_chunk where job = b.job and attempt = a.attempt and n > $3::int order by n limit $4) l) p
      where b.id = $1`,
   );
-  const eventReads = { oldest: eventStatements("asc", "max"), newest: eventStatements("desc", "min") };
-  const last = sql("last_seq", "select max(seq) from $s.event where seq <= $1");
   const lateRows = sql(
     "late",
     `select attempt, at, session, outcome from $s.late_report where job = $1 order by attempt desc limit ${LATE_REPORTS}`,
@@ -118,90 +100,6 @@ export function reader(context: PostgresContext) {
     return jobs.map((job, i) =>
       shown(job, found[i]?.slice(COLUMN_COUNT) as unknown as PostgresRowExtras, ledgers.budgets(job.budget)),
     );
-  }
-
-  function eventStatements(direction: "asc" | "desc", last: "max" | "min") {
-    const between = "e.seq > $1 and e.seq < $2";
-    // The first rows, up to a number of characters; the row that exceeds it is the last.
-    const page = (name: string, most: string, rows: string, by = "seq") =>
-      sql(
-        `${name}_${direction}`,
-        `select seq, id, n, at, name, data, chars from (
-           select r.*, sum(chars) over (order by ${by} ${direction} rows unbounded preceding) as chars_so_far
-           from (select e.seq, e.n, e.at, e.name, e.data, length(e.data)::int as chars, ${rows}) r
-         ) p where chars_so_far - chars < ${most}::bigint order by ${by} ${direction}`,
-      );
-    return {
-      all: page(
-        "events",
-        "$4",
-        `b.id from $s.event e left join $s.submission b on b.job = e.job
-         where ${between} order by e.seq ${direction} limit $3`,
-      ),
-      // A job's events are written under its row's lock, so they have no gaps. By `n`, the job's index: a page costs
-      // the same wherever it starts.
-      ofJob: page(
-        "events_of_job",
-        "$6",
-        `$4::text as id from $s.event e where job = $3 and job is not null and ${between}
-         and n > coalesce((select x.n from $s.event x where x.seq = $1 and x.job = $3), 0)
-         and n < coalesce((select x.n from $s.event x where x.seq = $2 and x.job = $3), 2147483647)
-         order by n ${direction} limit $5`,
-        "n",
-      ),
-      // First the last of the next events to scan, then the matches among them.
-      scanEnd: sql(
-        `events_scan_${direction}`,
-        `select ${last}(seq), count(*) from
-           (select seq from $s.event e where ${between} order by seq ${direction} limit $3) scanned`,
-      ),
-      ofNamespace: page(
-        "events_of_namespace",
-        "$5",
-        `b.id from $s.event e
-         left join $s.submission b on b.job = e.job left join $s.lane l on l.no = b.lane
-         where ${between} and (e.job is null or l.namespace = $3) order by e.seq ${direction} limit $4`,
-      ),
-    };
-  }
-
-  async function eventsOf(job: StoredJob, query: EventQuery): Promise<FoundEvents> {
-    const limit = query.limit < 0 ? null : query.limit;
-    const { after, before } = seqRange(query);
-    const { ofJob } = eventReads[query.order ?? "oldest"];
-    return foundIn(await db.read(ofJob, [after, before, job.no, job.id, limit, charsOf(query)]));
-  }
-
-  async function eventPage(query: EventQuery): Promise<EventPage> {
-    const { limit, jobId, namespace, order = "oldest" } = query;
-    if (jobId !== undefined) {
-      const [job] = await known([jobId]);
-      const isForeign = job === undefined || (namespace !== undefined && job.namespace !== namespace);
-      return wholePage(isForeign ? NOTHING : await eventsOf(job, query), query);
-    }
-    const { after, before: wanted } = seqRange(query);
-    const before = Math.min(wanted, (await feed.safe()) + 1);
-    if (namespace === undefined) {
-      return wholePage(foundIn(await db.read(eventReads[order].all, [after, before, limit, charsOf(query)])), query);
-    }
-    const scan = (range: SeqRange, most: { readonly limit: number; readonly chars: number }) =>
-      scanEvents(namespace, range, most, order);
-    return namespacePage({ ...query, before, namespace }, context.clock, scan);
-  }
-
-  /** Scans the next events for those of a namespace. */
-  async function scanEvents(
-    namespace: string,
-    { after, before }: SeqRange,
-    most: { readonly limit: number; readonly chars: number },
-    order: EventOrder,
-  ): Promise<EventScan> {
-    const { scanEnd, ofNamespace } = eventReads[order];
-    const [[seq, scanned] = []] = await db.read(scanEnd, [after, before, SCAN_EVENTS]);
-    if (typeof seq !== "number") return { events: [], chars: 0, upTo: after, isEnd: true };
-    const [low, high] = order === "oldest" ? [after, seq + 1] : [seq - 1, before];
-    const found = foundIn(await db.read(ofNamespace, [low, high, namespace, most.limit, most.chars]));
-    return eventScanOf(found, most, seq, scanned as number);
   }
 
   async function attempts(id: string, { after = 0, limit = ATTEMPTS_PAGE }: AttemptsPage = {}): Promise<AttemptRow[]> {
@@ -239,7 +137,7 @@ export function reader(context: PostgresContext) {
     const job = toJob(found, await learnRows(interned, [found]));
     const [row] = await toRows([found]);
     const [events, late, paused, [[liveSessions] = []], maybe, held] = await Promise.all([
-      isWhole ? eventsOf(job, { after: 0, limit: -1 }) : NOTHING,
+      isWhole ? eventsOf(job) : null,
       db.read(lateRows, [job.no]),
       db.read(pausedAt, [job.namespace, job.queue]),
       db.read(live, [job.namespace]),
@@ -248,7 +146,7 @@ export function reader(context: PostgresContext) {
     ]);
     return {
       job: row as JobRow,
-      events: events.events as JobEvent[],
+      events: (events?.events ?? []) as JobEvent[],
       lateReports: late
         .reverse()
         .map(([attempt, at, session, outcome]) => ({ attempt, at, session, outcome }) as LateReport),
@@ -263,7 +161,7 @@ export function reader(context: PostgresContext) {
     toRows,
     attempts,
     log,
-    eventPage,
+    known,
     history,
     async jobs(ids: readonly string[]): Promise<(JobRow | null)[]> {
       const found = new Map((await toRows(await db.read(byId, [texts(ids)]))).map((row) => [row.id, row]));
@@ -274,7 +172,6 @@ export function reader(context: PostgresContext) {
       return ids.map((id) => found.get(id) ?? null);
     },
     ended: async (ids: readonly string[]) => (await db.read(over, [texts(ids)])).map(([id]) => id as string),
-    lastSeq: async () => ((await db.read(last, [await feed.safe()]))[0]?.[0] as number | null) ?? 0,
   };
 }
 
@@ -291,15 +188,4 @@ function shown(
   const name = rowName({ name: given, kind: job.kind, annotations, payload });
   const liveUsage = parseOrNull<Usage>(live);
   return { ...row, payload, result, annotations, name, failure: toFailure(failed), liveUsage, budgets };
-}
-
-const NOTHING: FoundEvents = { events: [], chars: 0 };
-
-/** The last column is the number of characters, as counted by the statement. */
-function foundIn(rows: readonly PgRow[]): FoundEvents {
-  return { events: rows.map(toEvent), chars: rows.reduce((sum, row) => sum + (row[6] as number), 0) };
-}
-
-function toEvent([seq, jobId, n, at, name, data]: PgRow): PerdureEvent {
-  return currentEvent({ seq, jobId, n, at, name, data: JSON.parse(data as string) } as PerdureEvent);
 }

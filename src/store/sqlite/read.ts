@@ -1,21 +1,11 @@
 /** Reads one job and everything recorded about it. Reads never wait for writers. */
 import { NO_BUDGETS } from "../../core/decision/budget.ts";
-import type { JobEvent, PerdureEvent } from "../../core/job/event.ts";
-import { currentEvent } from "../../core/job/event-formats.ts";
+import type { JobEvent } from "../../core/job/event.ts";
 import type { Job, Usage } from "../../core/job/job.ts";
 import { rowName } from "../../core/job/job-name.ts";
 import { storable } from "../../lib/text.ts";
 import { serves } from "../lane.ts";
-import {
-  charsOf,
-  type EventScan,
-  eventScanOf,
-  type FoundEvents,
-  LATE_REPORTS,
-  SCAN_EVENTS,
-  type SeqRange,
-  seqRange,
-} from "../pages.ts";
+import { LATE_REPORTS } from "../pages.ts";
 import {
   ATTEMPT_LOG,
   ATTEMPTS_CHARS,
@@ -23,8 +13,6 @@ import {
   type AttemptLog,
   type AttemptRow,
   type AttemptsPage,
-  type EventOrder,
-  type EventQuery,
   type History,
   type JobRow,
   type LateReport,
@@ -33,6 +21,7 @@ import {
 import { openFailure, parseOrNull, type StoredJob, toAnnotations, toFacts, toFailure } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
+import type { SqliteEventReader } from "./event-reader.ts";
 import { JOB_COLUMNS, ledgerBook, toJob } from "./rows.ts";
 import { SESSION_COLUMNS, toSession } from "./sessions.ts";
 
@@ -40,7 +29,7 @@ const OPEN_FAILURE = openFailure("?2");
 
 export type SqliteReader = ReturnType<typeof reader>;
 
-export function reader({ db, interned }: SqliteContext) {
+export function reader({ db, interned }: SqliteContext, eventsOf: SqliteEventReader["ofJob"]) {
   const book = ledgerBook({ db });
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
   byId.setReturnArrays(true);
@@ -58,8 +47,6 @@ export function reader({ db, interned }: SqliteContext) {
     "select n, body from log_chunk where job = ? and attempt = ? and n > ? order by n limit ?",
   );
   const lastLog = db.prepare("select max(attempt) as attempt from log_chunk where job = ?");
-  const eventReads = { oldest: eventStatements("asc", "max"), newest: eventStatements("desc", "min") };
-  const last = db.prepare("select max(seq) as seq from event");
   const lateRows = db.prepare(
     `select attempt, at, session, outcome from late_report where job = ? order by attempt desc limit ${LATE_REPORTS}`,
   );
@@ -151,57 +138,6 @@ export function reader({ db, interned }: SqliteContext) {
     return found;
   }
 
-  function eventStatements(direction: "asc" | "desc", last: "max" | "min") {
-    const between = "e.seq > ? and e.seq < ?";
-    return {
-      all: db.prepare(
-        `select e.seq, e.n, e.at, e.name, e.data, j.id from event e left join job j on j.no = e.job
-         where ${between} order by e.seq ${direction} limit ?`,
-      ),
-      // By `n`, the job's index: a page costs the same wherever it starts.
-      ofJob: db.prepare(
-        `select seq, n, at, name, data, ?2 as id from event where job = ?1 and seq > ?3 and seq < ?4
-         and n > coalesce((select n from event where seq = ?3 and job = ?1), 0)
-         and n < coalesce((select n from event where seq = ?4 and job = ?1), 9e15) order by n ${direction} limit ?5`,
-      ),
-      // First the last of the next events to scan, then the matches among them.
-      scanEnd: db.prepare(
-        `select ${last}(seq) as seq, count(*) as scanned
-         from (select seq from event e where ${between} order by seq ${direction} limit ?)`,
-      ),
-      ofNamespace: db.prepare(
-        `select e.seq, e.n, e.at, e.name, e.data, j.id from event e
-         left join job j on j.no = e.job left join lane l on l.no = j.lane
-         where ${between} and (e.job is null or l.namespace = ?) order by e.seq ${direction} limit ?`,
-      ),
-    };
-  }
-
-  function events(query: EventQuery): FoundEvents {
-    const { limit, jobId, namespace, order = "oldest" } = query;
-    const { after, before } = seqRange(query);
-    const reads = eventReads[order];
-    if (jobId === undefined) return upTo(charsOf(query), reads.all.iterate(after, before, limit));
-    const job = stored(jobId);
-    if (job === null || (namespace !== undefined && job.namespace !== namespace)) return { events: [], chars: 0 };
-    return upTo(charsOf(query), reads.ofJob.iterate(job.no, jobId, after, before, limit));
-  }
-
-  /** Scans the next events for those of a namespace. */
-  function scanEvents(
-    namespace: string,
-    { after, before }: SeqRange,
-    most: { readonly limit: number; readonly chars: number },
-    order: EventOrder = "oldest",
-  ): EventScan {
-    const { scanEnd, ofNamespace } = eventReads[order];
-    const { seq, scanned } = scanEnd.get(after, before, SCAN_EVENTS) as { seq: number | null; scanned: number };
-    if (seq === null) return { events: [], chars: 0, upTo: after, isEnd: true };
-    const [low, high] = order === "oldest" ? [after, seq + 1] : [seq - 1, before];
-    const found = upTo(most.chars, ofNamespace.iterate(low, high, namespace, most.limit));
-    return eventScanOf(found, most, seq, scanned);
-  }
-
   function history(id: string, isWhole: boolean): History | null {
     const job = stored(id);
     if (job === null) return null;
@@ -210,7 +146,7 @@ export function reader({ db, interned }: SqliteContext) {
     const capable = maybe.map(toSession).filter((session) => serves(session, job));
     return {
       job: view(job),
-      events: isWhole ? (events({ after: 0, limit: -1, jobId: id }).events as JobEvent[]) : [],
+      events: isWhole ? (eventsOf(job).events as JobEvent[]) : [],
       lateReports: (lateRows.all(job.no) as LateReport[]).reverse(),
       capableSessions: capable.length,
       liveSessions: count,
@@ -223,8 +159,7 @@ export function reader({ db, interned }: SqliteContext) {
     view,
     attempts,
     log,
-    events,
-    scanEvents,
+    stored,
     history,
     job(id: string): JobRow | null {
       const job = stored(id);
@@ -235,7 +170,6 @@ export function reader({ db, interned }: SqliteContext) {
       return job === null ? null : toFacts(job);
     },
     ended: (ids: readonly string[]) => (over.all(JSON.stringify(ids)) as { id: string }[]).map((row) => row.id),
-    lastSeq: () => (last.get() as { seq: number | null }).seq ?? 0,
   };
 }
 
@@ -243,29 +177,4 @@ interface SqliteRowExtras {
   readonly body: string;
   readonly annotations: string | null;
   readonly name: string | null;
-}
-
-interface EventRow {
-  readonly seq: number;
-  readonly id: string | null;
-  readonly n: number;
-  readonly at: number;
-  readonly name: string;
-  readonly data: string;
-}
-
-/** The first rows, up to a number of characters; the row that exceeds it is the last. */
-function upTo(most: number, rows: Iterable<unknown>): FoundEvents {
-  const events: PerdureEvent[] = [];
-  let chars = 0;
-  for (const row of rows) {
-    events.push(toEvent(row as EventRow));
-    chars += (row as EventRow).data.length;
-    if (chars >= most) break;
-  }
-  return { events, chars };
-}
-
-function toEvent({ seq, id, n, at, name, data }: EventRow): PerdureEvent {
-  return currentEvent({ seq, jobId: id, n, at, name, data: JSON.parse(data) } as PerdureEvent);
 }

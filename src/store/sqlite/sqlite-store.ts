@@ -1,9 +1,8 @@
 /** The SQLite adapter: one synchronous connection per process; several processes may share a file. Each verb has its
  *  file. */
 import { PerdureError } from "../../core/errors.ts";
-import { namespacePage, wholePage } from "../pages.ts";
 import { COUNT_AT_ONCE } from "../queue-counts.ts";
-import type { EventPage, EventQuery, Store } from "../store.ts";
+import type { Store } from "../store.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { SqliteCalls } from "./calls.ts";
@@ -12,6 +11,7 @@ import { claimVerb } from "./claim.ts";
 import { clockMarkReader } from "./clock-line.ts";
 import { EventLog, type SqliteContext } from "./context.ts";
 import type { Database } from "./driver.ts";
+import { eventReader, eventStore } from "./event-reader.ts";
 import { finder } from "./find.ts";
 import { insertVerb } from "./insert.ts";
 import { SqliteInterned } from "./interned.ts";
@@ -72,7 +72,8 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     fileWatch === undefined ? null : { ...fileWatch, onCommit },
   );
 
-  const read = reader(context);
+  const feed = eventReader(context);
+  const read = reader(context, feed.ofJob);
   const find = finder(context, read, text("secret"), clock);
   const verbs = {
     insert: insertVerb(context),
@@ -89,16 +90,6 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
   const clockMarks = clockMarkReader(context);
   const watch = watcher(db, shared);
   const calls = new SqliteCalls(writer, clock, random);
-
-  async function eventPage(query: EventQuery): Promise<EventPage> {
-    const { namespace, jobId } = query;
-    if (namespace === undefined || jobId !== undefined) {
-      return wholePage(await calls.answer(() => read.events(query)), query);
-    }
-    return namespacePage({ ...query, namespace }, clock, (range, most) =>
-      calls.answer(() => read.scanEvents(namespace, range, most, query.order)),
-    );
-  }
 
   return {
     claimsAtOnce: 1,
@@ -143,7 +134,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     clockMarks: () => calls.answer(clockMarks),
     prune: (query) => calls.one(verbs.prune, query),
     children: childStore(context, calls),
-    events: { page: eventPage, lastSeq: () => calls.answer(read.lastSeq) },
+    events: eventStore(feed, read.stored, calls, clock),
     sessions: sessionStore(context, calls),
     queues: queueStore(context, calls, { countAtOnce, loop: clock }),
     tokens: tokenStore(context, calls),
