@@ -1,17 +1,14 @@
-/** Text for people: one safe line whatever a value contains, instants in UTC, counts, and trimming in linear time. */
+/** Formats values for sentences: text on one safe line, instants in UTC, counts. */
 import { showMs } from "./duration.ts";
 
-// Values in sentences for people: text stays on its line whatever it contains, instants are UTC.
-
-/** Long enough for a message and its first cause, short enough that a page still holds a whole history. */
+/** Enough for a message and its first cause. */
 const TEXT_LIMIT = 300;
 
-/** Controls move a terminal's cursor, separators break the line, format marks reorder or hide it, and half of a
- *  surrogate pair cannot be written at all. */
+/** Control characters, line separators, format characters that reorder or hide text, and halves of surrogate pairs. */
 const UNSAFE = /^[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]$/u;
 const SHORT: Readonly<Record<string, string>> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** Somebody else's text on one line, with everything escaped that would not be seen as it is, cut to `limit`. */
+/** Untrusted text on one line, with invisible characters escaped, cut to `limit`. */
 export function showText(text: string, limit = TEXT_LIMIT): string {
   let shown = "";
   for (const char of text) {
@@ -38,7 +35,7 @@ export function showAt(at: number): string {
   return Number.isNaN(date.getTime()) ? "an unknown time" : date.toISOString();
 }
 
-/** The span between two instants; nothing when clocks disagree on their order. */
+/** The time between two instants; 0 ms if they are in the wrong order. */
 export function showSpan(from: number, to: number): string {
   return showMs(Math.max(0, to - from));
 }
@@ -48,8 +45,7 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
-/** A text without the characters at its end that are among `drop`. An expression such as `/x+$/` takes quadratic time on a long
- *  row of them that does not end the text. */
+/** A text without trailing characters of `drop`, in linear time, unlike `/x+$/`. */
 export function withoutEnd(text: string, drop: string): string {
   let end = text.length;
   while (end > 0 && drop.includes(text[end - 1] as string)) end -= 1;

@@ -1,4 +1,4 @@
-/** The door `perdure/core`: everything needed to test a policy without a database. */
+/** The entry point `perdure/core`: everything needed to test a policy without a database. */
 export { backoffMs } from "./decision/backoff.ts";
 export { classify, type FailureOutcome, type Verdict } from "./decision/classify.ts";
 export {

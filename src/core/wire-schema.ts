@@ -1,5 +1,4 @@
-/** The JSON Schemas that option tables share with the contract. Plain data: what the wire takes is described here, and
- *  checked by the server. */
+/** JSON Schemas that the option tables share with the contract. */
 
 export interface WireSchema {
   readonly [keyword: string]: unknown;
@@ -25,7 +24,7 @@ export function textSchema(maxLength: number, description?: string): WireSchema 
   return description === undefined ? schema : { ...schema, description };
 }
 
-/** Any names, each with a value of this form. */
+/** An object with any names and values of this schema. */
 export function recordSchema(value: WireSchema, maxProperties: number, description: string): WireSchema {
   return { type: "object", patternProperties: { "^.*$": value }, maxProperties, description };
 }

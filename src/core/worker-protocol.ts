@@ -1,4 +1,4 @@
-/** What passes between an engine and its workers, in one process or over the wire. */
+/** The data that an engine and its workers exchange, in one process or over the wire. */
 
 import type { Failure } from "./decision/failure.ts";
 import type { ErrorCode } from "./errors.ts";
@@ -15,7 +15,7 @@ export interface NewSession {
   readonly name: string;
   readonly host: string;
   readonly pid: number;
-  /** Names the process on its machine, so that its end can be proved there; null where that cannot be done. */
+  /** Identifies the process on its machine, so that its exit can be proved; null where that is not possible. */
   readonly process?: string | null;
   readonly kinds: readonly string[];
   /** Null: all queues of the namespace. */
@@ -23,15 +23,14 @@ export interface NewSession {
   readonly labels: Readonly<Record<string, string>>;
   readonly slots: number;
   readonly leaseMs: number;
-  /** The defaults of its tasks, by kind, for submits by name; a task without any is not in it. Null or left out: it publishes
-   *  none, and others are asked. */
+  /** The defaults of its tasks by kind, for submits by name. Null or absent: it publishes none. */
   readonly defaults?: Readonly<Record<string, TaskOptions>> | null;
-  /** Who opens it, as quotas count, and how many live ones that one may have; left out, any number. */
+  /** The owner for quotas, and the limit of live sessions of that owner; absent: no limit. */
   readonly owner?: string | null;
   readonly most?: number;
 }
 
-/** The payload of a job that was submitted without an input. No JSON text is empty, so it cannot be mistaken. */
+/** The payload of a job without an input. It is not valid JSON, so it is unambiguous. */
 export const NO_INPUT = "";
 
 export interface ClaimedJob {
@@ -47,12 +46,11 @@ export interface ClaimedJob {
   readonly failures: number;
   readonly maxAttempts: number;
   readonly tags: readonly string[];
-  /** How the attempt before this one failed, as JSON: most handlers never look. */
+  /** The failure of the previous attempt, as JSON, which most handlers do not read. */
   readonly previous: string | null;
-  /** What it takes of the worker's cpu and memory; only where it takes any. */
+  /** The cpu and memory that it takes; absent for none. */
   readonly needs?: Resources;
-  /** What its own processes may show to the server, to submit children, read them and tell their usage; only where the
-   *  server gives it. */
+  /** A token for its own processes, to submit and read children and report usage; only if the server issues one. */
   readonly jobToken?: string;
 }
 
@@ -65,47 +63,47 @@ export interface HeldAttempt {
   readonly log?: string | null;
 }
 
-/** How a worker fares, as it says itself, counted since its session began. Shown to people; nothing is decided on it.
+/** The health of a worker as it reports it, since the start of its session. For display only.
  *  @example
  *  const [worker] = await perdure.workers();
  *  const health: WorkerHealth | null = worker?.health ?? null; */
 export interface WorkerHealth {
   readonly consecutiveFailures: number;
-  /** Attempts that ended here. */
+  /** Attempts that ended on this worker. */
   readonly total: number;
   readonly failed: number;
   readonly averageMs: number;
   readonly inHand: number;
   readonly slots: number;
-  /** Of its machine: the number of processes that want to run, over the number of processors. */
+  /** The load average of its machine per processor. */
   readonly load: number;
 }
 
 export interface RenewAnswer {
   readonly alive: boolean;
   readonly leaseMs: number;
-  /** It is to take no more jobs, finish what it holds, and close. */
+  /** The worker must drain: take no more jobs, finish what it holds, and close. */
   readonly drain: boolean;
-  /** Held attempts that belong to someone else now, or have ended. */
+  /** Held attempts that another session holds now, or that have ended. */
   readonly lost: { readonly jobId: string; readonly attempt: number }[];
   readonly cancel: { readonly jobId: string; readonly attempt: number }[];
-  /** Held attempts of jobs that have spent their budget of tokens or money: to be stopped. */
+  /** Held attempts of jobs that have exceeded a budget; they must stop. */
   readonly overspent: { readonly jobId: string; readonly attempt: number }[];
-  /** Its lease was over before this renewal, and nobody had ended it yet: it got no jobs meanwhile. */
+  /** Its lease had expired before this renewal, but no reaper had ended it yet; it got no jobs meanwhile. */
   readonly wasOver?: boolean;
-  /** Running for this session but not listed for a whole lease: to be settled as released. */
+  /** Running for this session, but not listed by it for a whole lease; settled as released. */
   readonly unheard: { readonly jobId: string; readonly attempt: number }[];
 }
 
-/** Who settles: the worker that holds the attempt, with its token, or the engine on evidence that it re-checks. */
+/** Who settles an attempt: the worker that holds it, with its token, or the engine, with a condition that is checked again. */
 export type Reporter =
   | { readonly kind: "worker"; readonly token: string; readonly reportId: string }
-  /** Only while the session's lease is over. */
+  /** Only if the lease of the session has expired. */
   | { readonly kind: "reaper" }
-  /** Only while the session still has not started it. */
-  /** `undelivered`: the reply to its claim did not get through, so that the same session may have it again. */
+  /** Only if the session has not started it. `undelivered`: the reply to its claim was not delivered, so the same session may claim
+   *  it again. */
   | { readonly kind: "release"; readonly session: string; readonly undelivered?: boolean }
-  /** Only while it is queued and overdue. */
+  /** Only if it is queued and has expired. */
   | { readonly kind: "expiry" };
 
 export interface Report {
@@ -114,12 +112,12 @@ export interface Report {
   readonly from: Reporter;
   readonly outcome: ReportedOutcome;
   readonly usage: Usage | null;
-  /** What it last said of its progress, as JSON text, if no renewal has told it. */
+  /** Its last progress as JSON text, if no renewal has reported it. */
   readonly progress?: string | null;
   readonly log: string | null;
 }
 
-/** An outcome as it travels and is stored: the result is JSON text. */
+/** An outcome as it is sent and stored: the result is JSON text. */
 export type ReportedOutcome =
   | { readonly kind: "completed"; readonly result: string | null }
   | { readonly kind: "waiting"; readonly children: readonly string[] }
@@ -127,7 +125,7 @@ export type ReportedOutcome =
   | { readonly kind: "interrupted" | "released" | "lost" | "queue_timeout" | "deadline" };
 
 export type SettleAnswer =
-  /** `repeated` when this very report had been accepted before. */
+  /** `repeated`: this report was accepted before. */
   | {
       readonly status: "accepted";
       readonly repeated: boolean;
@@ -135,12 +133,12 @@ export type SettleAnswer =
       readonly reason: FailReason | null;
       readonly runAt: number | null;
     }
-  /** The attempt is closed or was never this reporter's; nothing was changed. */
+  /** The attempt has ended or belongs to another reporter; nothing was changed. */
   | { readonly status: "stale"; readonly recorded: string | null }
   | { readonly status: "unknown_job" }
   | RefusedItem;
 
-/** This item could not be stored and never will be as it is. */
+/** The item cannot be stored; a repeat would be refused too. */
 export interface RefusedItem {
   readonly status: "refused";
   readonly code: ErrorCode;

@@ -127,7 +127,10 @@ describe("waiting for children", () => {
       } catch (error) {
         expect(error).toBeInstanceOf(WaitingError);
         expect(error).toMatchObject({
-          ...{ name: "WaitingError", message: "this run ends here, and goes on when its children have ended" },
+          ...{
+            name: "WaitingError",
+            message: "this attempt ends here; the job runs again when its children have ended",
+          },
         });
         return say.how(error);
       }

@@ -1,34 +1,34 @@
 /** Finds phrases in lines of output, word by word, and ignores quotations, test reports and denials. */
 import { type FoundPart, lineAround, type Span } from "./message-parts.ts";
 
-// Where a line names something and does not report it: paths, names of files, tests and properties, expectations, and
-// the log of a server about its own callers. Each question reads a few hundred characters around the place at most.
+// A line may contain a phrase without reporting it: in paths, names of files, tests and properties, in expectations, and in
+// the access log of a server. Each check reads at most a few hundred characters around the phrase.
 
 const REQUEST = /"(?:GET|HEAD|POST|PUT|PATCH|DELETE|OPTIONS) [^"]* HTTP\/\d/;
-/** A message of a command begins with its exit code. */
+/** The message of a command starts with its exit code. */
 const TEST_REPORT = /^(?:exit code \d+: )?\s*(?:[✓✔]|(?:FAIL|FAILED|PASS|PASSED)\s+[^\s/.]*[/.]\S)/;
 const ASSERTION = /\bassert/i;
 
-/** A line of an access log, of a test runner, or of an assertion: it reports neither a refusal nor its end. */
+/** A line of an access log, a test runner or an assertion. */
 function isReport(line: string): boolean {
   return REQUEST.test(line) || TEST_REPORT.test(line) || ASSERTION.test(line);
 }
 
 const MAX_PIECE = 300;
-/** What ends a name, and what stands around it. */
+/** Characters around a name. */
 const BETWEEN = /[\s'"`,()[\]{};=<>]/;
 const FILE =
   /\.(?:[cm]?[jt]sx?|json|py|go|rs|java|kt|rb|php|cc?|cpp|h|cs|html?|css|md|txt|ya?ml|toml|log|sh|sql|xml|csv)\b/i;
 const NAMES =
   /\b(?:reading|setting|named?|property|module|attribute|variable|function|method|import|export|key|field|column|identifier|KeyError:) $/i;
 
-/** The phrase is a part of a path or of an identifier, or it is the quoted name of something. */
+/** The phrase is part of a path or an identifier, or is a quoted name. */
 function isQuotation(line: string, { from, to }: Span): boolean {
   const [start, end] = around(line, { from, to }, (char) => BETWEEN.test(char));
   if (start <= from && to <= end && isPath(line.slice(start, end))) return true;
   const [first, last] = around(line, { from, to }, (char) => !/\w/.test(char));
   const isInside = (first < from || to < last) && /^\w+$/.test(line.slice(from, to));
-  // Constants are codes of errors, as ERR_JWT_EXPIRED; other identifiers are names of tests and variables.
+  // Constants are error codes, such as ERR_JWT_EXPIRED; other identifiers are names of tests and variables.
   if (isInside && /_/.test(line.slice(first, last)) && /[a-z]/.test(line.slice(first, last))) return true;
   const [before, after] = [line[first - 1] ?? "", line[last] ?? ""];
   return /^['"`]$/.test(before) && before === after && NAMES.test(line.slice(Math.max(0, first - 20), first - 1));
@@ -38,8 +38,7 @@ function isPath(piece: string): boolean {
   return /^(?:[A-Za-z]:\\|\.{0,2}\/|~\/)/.test(piece) || piece.split("/").length > 2 || FILE.test(piece);
 }
 
-/** From behind the last character before the place that ends a name, to the first behind it. A phrase with one in it is no name:
- *  then the two are at its ends. */
+/** The name around the span, up to the characters that end a name. For a phrase that contains one, an empty range. */
 function around(line: string, { from, to }: Span, ends: (char: string) => boolean): [number, number] {
   for (let at = from; at < to; at++) if (ends(line[at] as string)) return [to, from];
   let [start, end] = [from, to];
@@ -56,8 +55,8 @@ const NEGATED = /(?:^|[^\w.,])(?:0|no|zero|without)\s+$/i;
 const EMPTY_VALUE = /^['"`]?(?: \w+)?\s*[:=]\s*(?:0|false|none|null)\b(?![.\d])/i;
 const NOT_DEFINED = /^['"`]?:? (?:is not defined|was not found|no such file)\b/i;
 
-/** What was expected, compared with or not found: "expected 401", "== 401", "0 authentication failures", "unauthorized: false". */
-function isUnsaid(line: string, { from, to }: Span): boolean {
+/** The phrase is expected, compared with or negated: "expected 401", "== 401", "0 authentication failures", "unauthorized: false". */
+function isNegated(line: string, { from, to }: Span): boolean {
   if (/[=!]=/.test(line.slice(from, to))) return true;
   const clause = line.slice(Math.max(0, from - MAX_CLAUSE), from);
   if (NEGATED.test(clause)) return true;
@@ -67,14 +66,12 @@ function isUnsaid(line: string, { from, to }: Span): boolean {
   return expected !== null && !BUT.test(expected[0]);
 }
 
-// Phrases in lines of text: words one after the other, whatever stands between them and in whichever case. "status
-// code 401" is in `{"statusCode": 401}` and in "Status code: 401", but not in "status code 4011" and not in "401
-// status". No regular expressions of strangers: the time grows with the length of the text alone.
-
-/** Phrases are words in lower case with a space between. */
+/** Phrases are words in lower case with a space between. They match in any case and with any characters between the words: "status
+ *  code 401" matches `{"statusCode": 401}` and "Status code: 401", but not "status code 4011" or "401 status". The time is linear
+ *  in the text. */
 export interface LinePhrases {
   readonly has: readonly string[];
-  /** Of `has`, but only where the clause ends behind them: `Error: 401`, and not `Error: 401 files left`. */
+  /** Like `has`, but only at the end of a clause: `Error: 401`, and not `Error: 401 files left`. */
   readonly hasLast: readonly string[];
   readonly unless: readonly string[];
   /** A phrase that overlaps one of these is about something else: `x-ratelimit-limit` is the name of a header. */
@@ -114,8 +111,7 @@ export function phraseIndex(phrases: LinePhrases): PhraseIndex {
   return index;
 }
 
-/** The phrase that decides, with its line: lines are in the order in which they were written and are read from the last one
- *  up. The first line with a phrase of either list decides, and `unless` wins. */
+/** The phrase that decides, with its line. The last line with a phrase of either list decides, and `unless` wins. */
 export function findInLines(lines: readonly string[], index: PhraseIndex): FoundPart | null {
   for (const line of lines.toReversed()) {
     const found = placesIn(line, index);
@@ -129,7 +125,7 @@ export function findInLines(lines: readonly string[], index: PhraseIndex): Found
 
 const NO_PLACES: readonly PhrasePlace[] = [];
 
-/** The phrases that count, in the order of the line. */
+/** The phrases of the line that are reported. */
 function placesIn(line: string, index: PhraseIndex): readonly PhrasePlace[] {
   const words = wordsOf(line);
   if (words.length === 0) return NO_PLACES;
@@ -145,7 +141,7 @@ function placesIn(line: string, index: PhraseIndex): readonly PhrasePlace[] {
   const wanted = all.filter((place) => place.entry.meaning !== "ignored" && !ignored.touches(place));
   const has = wanted.filter((place) => place.entry.meaning !== "unless" && isMeant(line, place));
   const longer = new SpanCover(has);
-  // `fetch failed: 401` is no `fetch failed`.
+  // `fetch failed: 401` does not count as `fetch failed`.
   const unless = wanted.filter((place) => place.entry.meaning === "unless" && !longer.holds(place));
   return [...has, ...unless];
 }
@@ -154,10 +150,10 @@ function isMeant(line: string, place: PhrasePlace): boolean {
   if (place.entry.meaning === "hasLast" && !/^['"`]?\s*(?:$|[^\s\w])/.test(line.slice(place.to, place.to + 200))) {
     return false;
   }
-  return !isQuotation(line, place) && !isUnsaid(line, place);
+  return !isQuotation(line, place) && !isNegated(line, place);
 }
 
-/** Spans in the order in which they begin; each asks about spans in that order too. */
+/** Spans by start; they must be queried in the same order. */
 class SpanCover {
   readonly #spans: readonly Span[];
   #first = 0;
@@ -170,14 +166,14 @@ class SpanCover {
     return this.#near(span).some(({ from, to }) => from < span.to && span.from < to);
   }
 
-  /** One of them is longer and has all of `span`. */
+  /** Whether a longer one contains `span`. */
   holds(span: Span): boolean {
     return this.#near(span).some(
       ({ from, to }) => from <= span.from && span.to <= to && to - from > span.to - span.from,
     );
   }
 
-  /** Phrases have a few words: those that end before it begins are passed for good, but for a few that are long. */
+  /** The spans that may overlap. Spans before it are skipped for all later queries. */
   #near({ from, to }: Span): Span[] {
     while (this.#first < this.#spans.length && (this.#spans[this.#first] as Span).to <= from) this.#first += 1;
     let end = this.#first;
@@ -187,7 +183,7 @@ class SpanCover {
 }
 
 const ESCAPE = String.fromCharCode(27);
-/** A colour of a terminal, or a word: `AuthenticationError` is two, `HTTPError` one. */
+/** A colour code of a terminal, or a word: `AuthenticationError` is two words, `HTTPError` one. */
 const PIECES = new RegExp(`${ESCAPE}\\[[\\d;]*[A-Za-z]|[A-Z]+[a-z\\d]*|[a-z\\d]+`, "g");
 
 function wordsOf(line: string): LineWord[] {

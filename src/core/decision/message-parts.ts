@@ -1,14 +1,14 @@
-/** Parts of messages, as lists and rules name them: plain text in lower case. ` ... ` between two texts stands for words in
- *  between, so that "heartbeat ... stale" matches "Heartbeat of worker w-3 went stale". No regular expressions: the time grows
- *  with the length of the text and of the part, whatever they hold. */
+/** Finds the parts of messages that lists and rules name: plain text in lower case. ` ... ` matches words in between, so that
+ *  "heartbeat ... stale" matches "Heartbeat of worker w-3 went stale". No regular expressions, so the time is linear in the text
+ *  and the part. */
 
-/** Between two texts of a part. */
+/** The separator of two texts of a part. */
 export const GAP = " ... ";
-/** As many characters a gap may hold. It ends with the line and with the sentence: what follows is about something else. */
+/** The length of a gap in characters. It does not cross the end of a line or a sentence. */
 const MAX_GAP = 80;
 const BREAK = /[\n\r]|[.;!?](?=\s)/g;
 
-/** What of a policy matched, in its own spelling, and the line in which it was found: null where there is no text to it.
+/** The part of a policy that matched, and the line that contains it; null where it is not text.
  *  @example
  *  const { part, line }: FoundPart = { part: "heartbeat ... stale", line: "Worker heartbeat is stale" }; */
 export interface FoundPart {
@@ -16,13 +16,13 @@ export interface FoundPart {
   readonly line: string | null;
 }
 
-/** The first of `parts` that is in `text`, with the line around it; null if none is. */
+/** The first of `parts` that `text` contains, with its line; null if none. */
 export function findPart(text: string, parts: readonly string[]): FoundPart | null {
   return findBy(spanOf, text, parts);
 }
 
-/** The first of `words` that is in `text` and no part of a longer word: "worker_oom" is in "worker_oom: 3 GB", but not in
- *  "coworker_oomph". Letters, digits and `_` make a word. */
+/** The first of `words` that `text` contains as a whole word: "worker_oom" is in "worker_oom: 3 GB", but not in
+ *  "coworker_oomph". Words are letters, digits and `_`. */
 export function findWord(text: string, words: readonly string[]): FoundPart | null {
   return findBy(wordSpanOf, text, words);
 }
@@ -33,17 +33,17 @@ function findBy(spanIn: typeof spanOf, text: string, parts: readonly string[]): 
   for (const part of parts) {
     const span = spanIn(lower, part);
     if (span === null) continue;
-    // A few letters are longer in lower case: then places in one text are not those in the other.
+    // A few letters are longer in lower case; then positions differ between the two texts.
     return { part, line: lineAround(lower.length === text.length ? text : lower, span) };
   }
   return null;
 }
 
 const MAX_LINE = 200;
-/** As much of a longer line stands before what was found. */
+/** The length before the found text in a cut line. */
 const MAX_BEFORE = 60;
 
-/** A line that is stored with a decision: trimmed, and cut around the found text where it is long. */
+/** The line for a stored decision: trimmed, and cut around the found text if it is long. */
 export function lineAround(text: string, { from, to }: Span): string {
   const start = text.lastIndexOf("\n", from - 1) + 1;
   const next = text.indexOf("\n", to);
@@ -55,12 +55,12 @@ export function lineAround(text: string, { from, to }: Span): string {
   return `${first > start ? "…" : ""}${cut}${last < start + line.length ? "…" : ""}`;
 }
 
-/** Not between the two halves of a character. */
+/** Moves a position out of a surrogate pair. */
 function wholeAt(text: string, at: number): number {
   return (text.codePointAt(at - 1) ?? 0) > 0xffff ? at + 1 : at;
 }
 
-/** From the first character to behind the last. */
+/** A range of characters; `to` is exclusive. */
 export interface Span {
   readonly from: number;
   readonly to: number;
@@ -72,7 +72,7 @@ const BEGINS_IN_WORD = /^[\p{L}\p{N}_]/u;
 function wordSpanOf(text: string, word: string): Span | null {
   for (const from of occurrences(text, word)) {
     const to = from + word.length;
-    // Two units, as a letter may have as many.
+    // A letter has up to two UTF-16 units.
     const isPart =
       ENDS_IN_WORD.test(text.slice(Math.max(0, from - 2), from)) || BEGINS_IN_WORD.test(text.slice(to, to + 2));
     if (!isPart) return { from, to };
@@ -97,15 +97,15 @@ function spanOf(text: string, part: string): Span | null {
   return spans[0] ?? null;
 }
 
-/** Where `piece` begins in `text`, in order. */
+/** The positions of `piece` in `text`. */
 function occurrences(text: string, piece: string): number[] {
   const found: number[] = [];
   for (let at = text.indexOf(piece); at >= 0; at = text.indexOf(piece, at + 1)) found.push(at);
   return found;
 }
 
-/** The spans, with the next piece where it begins behind one of them with no more than a gap between. The nearest span alone is
- *  compared: what is too far from it is too far from all others. All three lists are in order, and gone through once. */
+/** Extends the spans to the next piece where that follows within a gap. Only the nearest span before a piece is compared. All three
+ *  lists are sorted and read once. */
 function extended(spans: readonly Span[], starts: readonly number[], length: number, breaks: readonly number[]) {
   const longer: Span[] = [];
   let [near, stop] = [-1, 0];

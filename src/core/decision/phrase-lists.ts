@@ -1,15 +1,14 @@
-/** The lists of phrases that rules of presets name. A released list never changes; a changed one gets a new name
- *  beside it. */
+/** The lists of phrases that rules of presets name. Stored policies contain only the name, so a released list never changes; a
+ *  changed one gets a new name. */
 
 import type { Policy } from "../policy/policy.ts";
 import { type LinePhrases, type PhraseIndex, phraseIndex } from "./line-phrases.ts";
 
-// How programs report that a key, a token or a password was refused, which another attempt does not heal: phrases for
-// the last lines of stderr, and phrases that show that a line is about something else. Collected from what clients of
-// model APIs, gRPC, AWS, Google, GitHub, git, npm, curl, kubectl, docker, databases and ssh write;
-// test/dialects has their texts. A number alone and the word "authentication" alone report nothing.
+// Phrases by which programs report that a key, a token or a password was refused, so that a retry does not help; and phrases
+// of lines about something else. Collected from clients of model APIs, gRPC, AWS, Google, GitHub, git, npm, curl, kubectl,
+// docker, databases and ssh; test/dialects has their texts. A number or the word "authentication" alone is not enough.
 
-/** A status of HTTP in the forms in which it is written; a number alone may count files or milliseconds. */
+/** The forms of an HTTP status; a number alone may be a count of files or milliseconds. */
 function statusForms(status: number): string[] {
   const before = [
     ...["http", "http error", "http status", "http 1 0", "http 1 1", "http 2", "http 2 0", "http 3"],
@@ -99,7 +98,7 @@ const REFUSED = [
   ],
 ];
 
-/** Too short to count before other words: "Error: 401 files left", "invalid token at position 3". */
+/** Only at the end of a clause, unlike "Error: 401 files left" and "invalid token at position 3". */
 const REFUSED_AT_THE_END = [
   ...[401, 403].flatMap((status) =>
     ["error", "exception", "httpexception", "httperror", "returned", "got", "received"].map(
@@ -110,7 +109,7 @@ const REFUSED_AT_THE_END = [
 ];
 
 const OTHERWISE = [
-  // It may pass by itself: also where the line has a refusal in it, as in "403 rate limit exceeded".
+  // A retry may help, even if the line contains a refusal, as in "403 rate limit exceeded".
   ...[429, 500, 502, 503, 504, 529].flatMap(statusForms),
   ...[
     "timed out",
@@ -160,7 +159,7 @@ const OTHERWISE = [
 ];
 
 const NO_REFUSAL = [
-  // Flags and settings of clients, headers of answers.
+  // Flags and settings of clients, headers of replies.
   ...["clarify timeout error", "timeout error message", "x ratelimit", "x rate limit", "anthropic ratelimit"],
   ...["limit", "remaining", "reset", "used", "policy", "resource"].flatMap((of) => [
     `ratelimit ${of}`,
@@ -178,10 +177,6 @@ export const AUTHENTICATION_FAILED: LinePhrases = {
   ignored: NO_REFUSAL,
 };
 
-// The lists of phrases that rules of presets name. The policy of a job has the name alone, and is stored: a list that
-// was released never changes, and a changed one gets a new name beside it. A name that this version does not know
-// matches nothing.
-
 const LISTS: ReadonlyMap<string, PhraseIndex> = new Map([
   ["authentication-failed-1", phraseIndex(AUTHENTICATION_FAILED)],
 ]);
@@ -190,7 +185,7 @@ export function lineList(name: string): PhraseIndex | null {
   return LISTS.get(name) ?? null;
 }
 
-/** The lists that a policy names and this version does not have: a newer version wrote the policy. */
+/** The lists that a policy of a newer version names and this version does not have; they match nothing. */
 export function unknownLists({ rules, fallback }: Policy): readonly string[] {
   const names = [...rules, ...fallback].flatMap(({ if: { lines } }) => (lines === undefined ? [] : [lines]));
   return names.filter((name) => lineList(name) === null).map((name) => name.slice(0, 100));

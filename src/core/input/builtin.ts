@@ -1,19 +1,18 @@
-/** The kinds that every worker can run without code of its own: commands and HTTP requests. They are tasks like others,
- *  for `submit` and `work`; what runs them is an executor of the worker. */
+/** The built-in kinds: commands and HTTP requests. They are tasks for `submit` and `work`; an executor of the worker runs them. */
 
 import { type Task, task } from "../task/task.ts";
 import type { ExecInput } from "./exec-input.ts";
 import type { HttpInput } from "./http-input.ts";
 
-/** What a command that succeeded leaves as its result.
+/** The result of a command.
  *  @example
  *  const { exitCode, outputs }: ExecResult = await (await perdure.submit(exec, { argv: ["make"] })).result(); */
 export interface ExecResult {
-  /** Null where nobody saw it end: its worker was lost, and its verdict had been complete before. */
+  /** Null where its worker was lost after its verdict was complete. */
   readonly exitCode: number | null;
-  /** Of its `result.json`: `output`, or all of it where it has no `status`. */
+  /** `output` of its `result.json`, or the whole file if that has no `status`. */
   readonly output: unknown;
-  /** What it left in `artifacts/`. */
+  /** The files in `artifacts/`. */
   readonly outputs: readonly {
     readonly name: string;
     readonly size: number;
@@ -22,12 +21,12 @@ export interface ExecResult {
   }[];
   /** Files that are not listed: too many, or unreadable. */
   readonly moreOutputs?: number;
-  /** Bytes written, and of these how many were dropped to stay within the cap. */
+  /** Bytes written, and how many of them were dropped because of the limit. */
   readonly stdout: { readonly bytes: number; readonly dropped: number };
   readonly stderr: { readonly bytes: number; readonly dropped: number };
 }
 
-/** What a request that succeeded leaves as its result.
+/** The result of a request.
  *  @example
  *  const { status_code, body }: HttpResult = await (await perdure.submit(http, { url })).result(); */
 export interface HttpResult {

@@ -5,8 +5,6 @@ import { show } from "../errors.ts";
 import type { Usage } from "../job/job.ts";
 import { MAX_WAITS_FOR } from "../task/task.ts";
 
-// What a command says that it has used, as read from JSON.
-
 const MAX_USAGE = 1e15;
 
 const NAMES = {
@@ -16,15 +14,13 @@ const NAMES = {
 } as const;
 const ALL_NAMES: readonly string[] = Object.values(NAMES).flat();
 
-/** Why something in what was said of usage is not counted; null where all is. A budget that is never used up because of it
- *  should not go unnoticed. */
-export function troubleIn(said: unknown): string | null {
-  if (!isPlain(said)) return `got ${show(said)}; give an object`;
-  const known = Object.entries(said).filter(([name]) => ALL_NAMES.includes(name));
-  if (known.length === 0)
-    return `nothing in it is counted; give ${NAMES.tokensIn[1]}, ${NAMES.tokensOut[1]} or ${NAMES.costUsd[1]}`;
+/** Why a part of the reported usage is ignored; null where none is. Reported to the user, as a budget would not be used up. */
+export function troubleIn(reported: unknown): string | null {
+  if (!isPlain(reported)) return `must be an object; got ${show(reported)}`;
+  const known = Object.entries(reported).filter(([name]) => ALL_NAMES.includes(name));
+  if (known.length === 0) return `has none of ${NAMES.tokensIn[1]}, ${NAMES.tokensOut[1]} and ${NAMES.costUsd[1]}`;
   const wrong = known.find(([, number]) => !isCounted(number));
-  return wrong === undefined ? null : `${wrong[0]}: got ${show(wrong[1])}; give a number, 0 or more`;
+  return wrong === undefined ? null : `${wrong[0]}: must be a number of at least 0; got ${show(wrong[1])}`;
 }
 
 export function usageIn(value: unknown): Usage | null {
@@ -44,15 +40,12 @@ export function usageIn(value: unknown): Usage | null {
   return usage.tokensIn + usage.tokensOut + usage.costUsd === 0 ? null : usage;
 }
 
-/** So that sums stay numbers, whatever it says. */
+/** Anything else would make the sums invalid. */
 function isCounted(value: unknown): value is number {
   return typeof value === "number" && Number.isFinite(value) && value >= 0;
 }
 
-// What a command says of itself in result.json. A verdict counts whatever the exit code, and whatever became of its
-// worker. An object without `status` is output only.
-
-/** A file beyond these is not read. Less than a result may hold: there is more in it than this. */
+/** A file beyond these limits is not read. They are below those of a result, which contains more. */
 export const VERDICT_LIMITS = { bytes: 786_432, depth: 64 } as const;
 
 export type CommandVerdict =
@@ -61,21 +54,21 @@ export type CommandVerdict =
   | {
       readonly kind: "completed" | "failed" | "budget_exceeded";
       readonly reason: string | null;
-      /** The error's name for programs (`worker_oom`), where it is not the reason itself. */
+      /** The code of the error (`worker_oom`), where it is not the reason itself. */
       readonly code: string | null;
       readonly output: unknown;
       readonly usage: Usage | null;
-      /** Why not all that it says of usage is counted. */
+      /** Why a part of its usage is ignored. */
       readonly usageTrouble: string | null;
     }
-  /** It ends here, and goes on when these have ended. */
+  /** It ends, and runs again when these jobs have ended. */
   | {
       readonly kind: "waiting";
       readonly children: readonly string[];
       readonly usage: Usage | null;
       readonly usageTrouble: string | null;
     }
-  /** Refused is a file that is never read: one that is too large, or is not a plain file. */
+  /** `isRefused`: a file that is too large, or not a plain file, and was not read. */
   | { readonly kind: "malformed"; readonly why: string; readonly isRefused?: true };
 
 const MAX_REASON = 2_000;
@@ -95,19 +88,19 @@ export function verdictIn(value: unknown): CommandVerdict {
   return { kind: status, reason, code: codeIn(value, reason), output: output ?? null, ...usedIn(value) };
 }
 
-/** Where `reason` says nothing, the names that other systems have for it: what was said must reach whoever asks. */
+/** The fields for the reason, in order; the others are the names of other systems. */
 const REASONS = ["reason", "error", "message", "summary"];
 
 function reasonIn(value: object): string | null {
-  const said = new Map(Object.entries(value));
+  const fields = new Map(Object.entries(value));
   for (const name of REASONS) {
-    const text = said.get(name);
+    const text = fields.get(name);
     if (typeof text === "string" && text.trim() !== "") return text.slice(0, MAX_REASON);
   }
   return null;
 }
 
-/** A `code` or `error` of one word, beside a reason for people. */
+/** A `code` or `error` of one word that is not the reason. */
 function codeIn(value: object, reason: string | null): string | null {
   const fields = new Map<string, unknown>(Object.entries(value));
   const isCode = (text: unknown): text is string => typeof text === "string" && text !== reason && CODE.test(text);
@@ -120,15 +113,15 @@ function waitingIn(value: object): CommandVerdict {
   const { children } = value as { children?: unknown };
   const isId = (id: unknown) => typeof id === "string" && id !== "" && id.length <= MAX_ID;
   if (!Array.isArray(children) || children.length === 0 || children.length > MAX_WAITS_FOR || !children.every(isId)) {
-    const why = `it is waiting, and its children are no list of 1 to ${MAX_WAITS_FOR} ids`;
+    const why = `its status is waiting, but its children are not a list of 1 to ${MAX_WAITS_FOR} ids`;
     return { kind: "malformed", why };
   }
   return { kind: "waiting", children: [...new Set<string>(children)], ...usedIn(value) };
 }
 
 function usedIn(value: object) {
-  const { usage: said } = value as { usage?: unknown };
-  return { usage: usageIn(value), usageTrouble: said === undefined || said === null ? null : troubleIn(said) };
+  const { usage } = value as { usage?: unknown };
+  return { usage: usageIn(value), usageTrouble: usage === undefined || usage === null ? null : troubleIn(usage) };
 }
 
 export function isVerdict({ kind }: CommandVerdict): boolean {
@@ -140,7 +133,7 @@ type EndByVerdict =
   | { readonly kind: "waiting"; readonly children: readonly string[] }
   | { readonly kind: "failed"; readonly failure: Failure };
 
-/** What a verdict makes of the attempt; null where it is none. `exitCode`: null where nobody saw the command end. */
+/** The end of the attempt by its verdict; null without one. `exitCode` is null where the worker was lost. */
 export function endByVerdict(verdict: CommandVerdict, exitCode: number | null): EndByVerdict | null {
   if (verdict.kind === "completed") return { kind: "completed", output: verdict.output };
   if (verdict.kind === "waiting") return { kind: "waiting", children: verdict.children };

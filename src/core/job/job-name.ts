@@ -1,9 +1,9 @@
-/** The name of a job for people: its own, else the action or manifest it came from, else its kind with a short argument.
- *  One line, never empty. What is made from a command is its program and at most one plain argument, from a request its method
- *  and host: all else may be a secret. */
+/** The display name of a job: its own, else the action or manifest it came from, else one made from its kind and input: of a
+ *  command the program and at most one plain argument, of a request the method and host, as the rest may be secret. One line,
+ *  never empty. */
 import { withoutEnd } from "../format.ts";
 
-/** What a name is made from. `name` is the stored one; jobs stored by older versions have none. */
+/** The fields that a name is made from. `name` is the stored one, which jobs of older versions do not have. */
 export interface NameParts {
   readonly name?: string | null;
   readonly kind: string;
@@ -11,20 +11,20 @@ export interface NameParts {
   readonly payload?: unknown;
 }
 
-/** Of a name that somebody gave. */
+/** The limit of a given name. */
 export const MAX_JOB_NAME = 200;
 
 export function jobName(job: NameParts): string {
   return job.name ?? madeName(job);
 }
 
-/** The name of a job that was given none. */
+/** The name of a job without its own. */
 export function madeName({ kind, annotations = {}, payload }: NameParts): string {
   const given = actionName(annotations) ?? annotated(annotations, "/name") ?? annotated(annotations, "/step");
   return given ?? (kind === "exec" ? execName(payload) : kind === "http" ? httpName(payload) : null) ?? kind;
 }
 
-/** The same of a job whose payload is JSON text. It is read only where the name is made from it. */
+/** The same with a payload as JSON text, which is parsed only where needed. */
 export function rowName(row: NameParts & { readonly payload: string }): string {
   if (row.name != null) return row.name;
   const isMade = row.kind === "exec" || row.kind === "http";
@@ -54,7 +54,7 @@ function annotated(annotations: Readonly<Record<string, string>>, ending: string
 
 /** Text on one line: runs of white space and control characters are one space; cut with an ellipsis. */
 export function oneLine(text: string, limit: number): string {
-  // Twice the limit is enough to know whether it is cut, unless most of it is white space.
+  // Bounds the work, also if most of the text is white space.
   const line = text
     .slice(0, limit * 20)
     .replaceAll(/[\s\p{Cc}\p{Cf}\p{Cs}]+/gu, " ")
@@ -69,7 +69,7 @@ export function oneLine(text: string, limit: number): string {
 
 const SHELLS = new Set(["sh", "bash", "dash", "zsh", "ksh"]);
 const INTERPRETERS = /^(fish|python|pypy|node|deno|bun|ruby|perl|php|java|Rscript|pwsh)[\d.]*(\.exe)?$/;
-/** Programs that run the one that people mean. */
+/** Programs that run another program. */
 const WRAPPERS = new Set(["env", "nice", "nohup", "exec"]);
 const PROGRAM = /^[\w.+-]{1,40}$/;
 const ARGUMENT = /^[\w./][\w./-]{0,39}$/;
@@ -104,7 +104,7 @@ function wordsName(words: readonly string[]): string | null {
   return withArgument(program, rest[0]);
 }
 
-/** An option is not shown, nor what follows it: that may be its value. A path is shown by its last part. */
+/** Options and what follows them are not shown, as that may be a secret value. Of a path, only the last part is shown. */
 function withArgument(program: string, word = ""): string {
   const argument = ARGUMENT.test(word) ? baseName(word) : "";
   return argument === "" ? program : `${program} ${argument}`;
@@ -114,7 +114,7 @@ function baseName(path: string): string {
   return withoutEnd(path, "/\\").split(/[/\\]/).at(-1) ?? "";
 }
 
-/** Commands that say nothing of what a script does. */
+/** Commands that do not show what a script does. */
 const SKIPPED = new Set([
   ...[
     "set",
@@ -135,7 +135,7 @@ const SKIPPED = new Set([
   ...["if", "elif", "while", "until", "for", "fi", "done"],
 ]);
 const PREFIXES = new Set(["then", "do", "else", "{", "!"]);
-/** What follows them is not read here. */
+/** Not parsed here. */
 const UNCLEAR = new Set(["case", "select", "function", "[[", "esac", "}"]);
 
 /** The first command of a script; null where that is not clear. */
@@ -145,24 +145,24 @@ function scriptName(script: string): string | null {
     const [first, ...rest] = from < 0 ? [] : words.slice(from);
     if (first === undefined || SKIPPED.has(first)) continue;
     if (UNCLEAR.has(first)) return null;
-    // What is written into a pipe is data.
+    // Arguments of a command before a pipe are data.
     return wordsName(isPiped ? [first] : [first, ...rest]);
   }
   return null;
 }
 
 interface ScriptCommand {
-  /** As written, quotes included: only a word without quotes is shown in a name. */
+  /** As written, with quotes: only a word without quotes is shown in a name. */
   readonly words: readonly string[];
   readonly isPiped: boolean;
 }
 
-/** White space, a comment, the end of a command, or a piece of a word. Nothing else is read: not substitutions, groups,
- *  redirections and quotes without an end, in which a space does not end a word. */
+/** White space, a comment, the end of a command, or a piece of a word. Substitutions, groups, redirections and unterminated quotes
+ *  are not parsed. */
 const PIECE =
   /(?<space>[ \t\r]+|\\\n)|(?<end>\n|;+|&&|\|\||\||&)|(?<word>[^\s;&|()<>"'`\\$]+|\\[^\n]|'[^']*'|"(?:[^"\\`$]|\\[\s\S]|\$(?![({]))*"|\$(?![({'"]))/y;
 
-/** Up to what cannot be read. The word before that is not known whole, and is no plain one. */
+/** The commands up to the first text that is not parsed. The word before that may be incomplete, and is marked so. */
 function* commandsOf(script: string): Generator<ScriptCommand> {
   let words: string[] = [];
   let word = "";
@@ -197,7 +197,7 @@ function* commandsOf(script: string): Generator<ScriptCommand> {
 function httpName(payload: unknown): string | null {
   if (typeof payload !== "object" || payload === null) return null;
   const { url, method } = payload as { readonly url?: unknown; readonly method?: unknown };
-  // Without the path: the tokens of webhooks stand there.
+  // Without the path, which contains the tokens of webhooks.
   const authority = typeof url === "string" ? /^https?:\/\/([^/?#\\]+)/i.exec(url.slice(0, 2_000))?.[1] : undefined;
   const host = authority?.split("@").at(-1) ?? "";
   if (!/^[\w.:[\]-]{1,60}$/.test(host)) return null;

@@ -1,5 +1,5 @@
-/** The policy a job is retried by. `PolicyInput` is what people write, `Policy` is what is stored and decided on:
- *  every field present, every duration in milliseconds, frozen. `resolvePolicy` leads from one to the other. */
+/** Retry policies. `PolicyInput` is what people write; `Policy` is what is stored and used, with every field, durations in
+ *  milliseconds, and frozen. `resolvePolicy` turns one into the other. */
 
 import type { FailureKind } from "../decision/failure.ts";
 import type { Duration } from "../duration.ts";
@@ -10,15 +10,15 @@ import type { Duration } from "../duration.ts";
  *  await perdure.submit(resize, { url }, { retry: { preset } }); */
 export type PresetName = "default" | "opal" | "fluster" | "noetl" | "attune" | "agent";
 
-/** Fields shared by all backoffs: `jitter` is a ratio below 1, `min` a floor after jitter, `immediate` the number of
- *  first retries that come without any delay, `clampAfterJitter` makes `max` hold after jitter too. */
+/** Fields of all backoffs: `jitter` is a ratio below 1, `min` a floor after jitter, `immediate` the number of first retries without
+ *  a delay; with `clampAfterJitter`, `max` applies after jitter too. */
 export interface BackoffCommon {
   readonly jitter: number;
   readonly minMs: number;
   readonly immediate: number;
   readonly clampAfterJitter: boolean;
 }
-/** How long retries wait, as it is stored: every field present, in milliseconds.
+/** The stored backoff: every field, in milliseconds.
  *  @example
  *  const backoff: Backoff = resolvePolicy({ maxAttempts: 3, backoff: { initial: "1s" } }).backoff; */
 export type Backoff =
@@ -37,8 +37,8 @@ export type Backoff =
   | (BackoffCommon & { readonly type: "fixed"; readonly delayMs: number; readonly maxMs: number })
   | { readonly type: "none" };
 
-/** All given fields must match; within a list any one does. `message` parts are case-insensitive; ` ... ` in one
- *  stands for words in between, as in `retryOn` and `noRetryOn`. */
+/** All given fields must match, each by any item of its list. `message` parts are case-insensitive; ` ... ` in one matches words in
+ *  between, as in `retryOn` and `noRetryOn`. */
 export interface RuleCondition {
   readonly kind: readonly FailureKind[] | null;
   readonly exitCode: readonly number[] | null;
@@ -48,38 +48,38 @@ export interface RuleCondition {
   /** Inclusive ranges of HTTP statuses. */
   readonly status: readonly (readonly [number, number])[] | null;
   readonly attempt: readonly number[] | null;
-  /** The name of a list of phrases in code (`line-lists.ts`), which are searched for in the message and the last lines of a
-   *  command's stderr. Of rules that come with a preset, and left out where there is none: nobody writes it. */
+  /** The name of a list of phrases (`phrase-lists.ts`) for the message and the last lines of stderr. Only in rules of presets. */
   readonly lines?: string;
-  /** Words in lower case, in the message or the code, and not as parts of longer ones. Likewise of presets alone. */
+  /** Whole words in lower case, in the message or the code. Only in rules of presets. */
   readonly words?: readonly string[];
 }
 
-/** A rule of a policy as it is stored.
+/** A stored rule of a policy.
  *  @example
  *  const rules: readonly Rule[] = resolvePolicy({ rules: [{ if: { status: 429 }, then: "defer" }] }).rules; */
 export interface Rule {
   readonly if: RuleCondition;
   readonly then: "retry" | "fail" | "defer";
-  /** With it the rule's matches are a budget of their own and are not charged to `maxAttempts`. */
+  /** With it, matches of the rule count against this limit and not against `maxAttempts`. */
   readonly maxRetries: number | null;
   readonly backoff: Backoff | null;
 }
 
 export interface WorkerLostPolicy {
-  /** own: a budget of `maxRetries` and its own backoff. shared: losses spend `maxAttempts` and use the main backoff. */
+  /** own: losses count against `maxRetries` and have their own backoff. shared: they count against `maxAttempts` and use the main
+   *  backoff. */
   readonly charge: "own" | "shared";
   readonly maxRetries: number;
   readonly backoff: Backoff;
   readonly poison: { readonly losses: number; readonly withinMs: number } | null;
 }
 
-/** A policy as it is stored and decided on: every field present, every duration in milliseconds.
+/** A stored policy: every field, durations in milliseconds.
  *  @example
  *  const policy: Policy = resolvePolicy({ preset: "agent", maxAttempts: 5 }); */
 export interface Policy {
   readonly preset: PresetName;
-  /** Runs charged to the job itself, the first included. */
+  /** The limit of attempts, the first included. */
   readonly maxAttempts: number;
   readonly backoff: Backoff;
   readonly maxElapsedMs: number | null;
@@ -94,21 +94,19 @@ export interface Policy {
   readonly retryWhen: string | null;
   readonly stopWhen: string | null;
   readonly rules: readonly Rule[];
-  /** The preset's own rules on failures that nothing above knows; tried just before `onUnknown`. */
+  /** The rules of the preset for failures that nothing above matches, checked before `onUnknown`. */
   readonly fallback: readonly Rule[];
   readonly onTimeout: "retry" | "fail";
   readonly onUnknown: "retry" | "fail";
   readonly workerLost: WorkerLostPolicy;
-  /** Tokens in and out together, and money, over all attempts of the job and of all below it. */
+  /** Tokens, in and out together, and money, for all attempts of the job and its descendants. */
   readonly budget: {
     readonly tokens: number | null;
     readonly costUsd: number | null;
-    /** What one attempt of this job is expected to spend: kept free in the budgets above it while it runs. */
+    /** The expected usage of one attempt, which is reserved in the budgets above the job while it runs. */
     readonly estimate?: { readonly tokens: number | null; readonly costUsd: number | null };
   };
 }
-
-// What people write.
 
 interface BackoffInputCommon {
   /** A ratio from 0 to below 1, or true for the preset's own. */
@@ -118,7 +116,7 @@ interface BackoffInputCommon {
   immediate?: number;
   clampAfterJitter?: boolean;
 }
-/** How long retries wait, as people write it.
+/** The backoff of a policy input.
  *  @example
  *  const backoff: BackoffInput = { type: "schedule", delays: ["1s", "10s", "5m"] }; */
 export type BackoffInput =
@@ -129,7 +127,7 @@ export type BackoffInput =
 
 type OneOrMany<T> = T | readonly T[];
 
-/** What a policy does about one sort of failure. All fields of `if` must match.
+/** A rule of a policy input. All fields of `if` must match.
  *  @example
  *  const rule: RuleInput = { if: { exitCode: [75, 111] }, then: "retry", maxRetries: 10 }; */
 export interface RuleInput {
@@ -148,7 +146,7 @@ export interface RuleInput {
   backoff?: BackoffInput;
 }
 
-/** A policy, as people write it. What is left out is the preset's.
+/** The fields of a policy input. Those that are left out are the preset's.
  *  @example
  *  const retry: PolicyFields = { maxAttempts: 5, backoff: { initial: "1s", max: "1m" }, noRetryOn: ["permission denied"] }; */
 export interface PolicyFields {
@@ -175,11 +173,11 @@ export interface PolicyFields {
     poison?: { losses?: number; within?: Duration } | false;
   };
   budget?: { tokens?: number; costUsd?: number; estimate?: { tokens?: number; costUsd?: number } };
-  /** One run, and none after a lost worker. */
+  /** One attempt, and none after a lost worker. */
   atMostOnce?: boolean;
 }
 
-/** `3` means `{ maxAttempts: 3 }`, `false` one run.
+/** A policy input. `3` means `{ maxAttempts: 3 }`, `false` one attempt.
  *  @example
  *  const retry: PolicyInput = 3;
  *  await perdure.submit(resize, { url }, { retry }); */

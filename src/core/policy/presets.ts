@@ -1,7 +1,7 @@
-/** The table of presets: the default, and the documented numbers of five source systems. A preset is data: no code of the
- *  core depends on its name. The names are public and stored in policies, and a redrive resolves them again, so the table is
- *  here and not with the dialects. Each preset is a complete policy: a stored policy does not depend on the version that
- *  resolved it. `default` grants no retry of failures (a task must opt in to run twice), but a hundred after lost workers. */
+/** The presets: the default, and the documented values of five other systems. A preset is data; no code of the core depends on
+ *  its name. The names are public and stored in policies, and a redrive resolves them again, so the table is here and not with
+ *  the dialects. Each preset is a complete policy, so a stored policy does not depend on the version that resolved it. `default`
+ *  does not retry failures (a task must opt in to run twice), but retries a hundred times after lost workers. */
 import { deepFreeze } from "../check.ts";
 import type { Backoff, Policy, PresetName, Rule, RuleCondition, WorkerLostPolicy } from "./policy.ts";
 
@@ -9,15 +9,15 @@ const SECOND = 1_000;
 const MINUTE = 60 * SECOND;
 const HOUR = 60 * MINUTE;
 
-/** Doubling delays without floor. */
+/** Doubles the delay each time, without a floor. */
 function doubling(initialMs: number, maxMs: number, jitter: number): Extract<Backoff, { type: "exponential" }> {
   return { type: "exponential", initialMs, factor: 2, maxMs, jitter, minMs: 0, immediate: 0, clampAfterJitter: false };
 }
 
-/** Also what an exponential backoff starts from where the preset has none. */
+/** Also the base of an exponential backoff where the preset has another type. */
 export const DEFAULT_BACKOFF = doubling(SECOND, MINUTE, 0.2);
 
-/** No condition at all; every rule fills in some. */
+/** A condition without fields, the base of every rule. */
 export const ANY: RuleCondition = {
   kind: null,
   exitCode: null,
@@ -33,8 +33,8 @@ function rule(condition: Partial<RuleCondition>, verdict: Rule["then"]): Rule {
   return { if: { ...ANY, ...condition }, then: verdict, maxRetries: null, backoff: null };
 }
 
-/** Losses spend `maxAttempts` and wait by the main backoff. The two other fields are not read then; 0 and none are
- *  what `resolvePolicy` writes there as well, so that equal policies have equal text. */
+/** Losses count against `maxAttempts` and use the main backoff. The other two fields are not used; `resolvePolicy` writes the
+ *  same values, so that equal policies have equal text. */
 export const SHARED_LOSS: WorkerLostPolicy = {
   charge: "shared",
   maxRetries: 0,
@@ -57,7 +57,7 @@ const DEFAULT: Policy = {
   retryWhen: null,
   stopWhen: null,
   rules: [],
-  // All of 4xx but those that ask for another try: 408 Request Timeout, 425 Too Early, 429 Too Many Requests.
+  // 4xx, except those that suggest a retry: 408 Request Timeout, 425 Too Early, 429 Too Many Requests.
   fallback: [
     rule(
       {
@@ -77,27 +77,27 @@ const DEFAULT: Policy = {
   workerLost: {
     charge: "own",
     maxRetries: 100,
-    // At once the first time; later ones apart, so that jobs lost together do not come back together.
+    // Immediately the first time; then with a delay, so that jobs lost together are not retried together.
     backoff: { ...doubling(SECOND, 30 * SECOND, 0.2), immediate: 1 },
     poison: { losses: 3, withinMs: 30 * SECOND },
   },
   budget: { tokens: null, costUsd: null },
 };
 
-/** What a command reports: in its result.json, or by its end and the last line of its stderr. */
+/** Failures that a command reports: in its result.json, or by its exit and the last line of stderr. */
 const REPORTED = ["result", "exit", "signal"] as const;
 
-/** None of the five sources knows `Retry-After`, fallback rules of ours or the poison guard. */
+/** None of the five systems has `Retry-After`, our fallback rules or the poison guard. */
 const SOURCE: Policy = { ...DEFAULT, honourRetryAfter: false, fallback: [], workerLost: SHARED_LOSS };
 
-/** The policies that others start from, by name.
+/** The presets by name.
  *  @example
  *  console.log(presets.agent.maxAttempts, presets.agent.backoff); */
 export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
   default: DEFAULT,
 
-  // `MAX_RETRIES` 2 is two runs in all. Slot 0 of the schedule is never used: 8 s, then 15 s. An engine error is
-  // final; a lost worker and a worker out of memory are not, whether the system killed it or it reports so itself.
+  // `MAX_RETRIES` 2 means two attempts. Slot 0 of the schedule is never used: 8 s, then 15 s. An engine error is final; a
+  // lost worker and a worker out of memory (killed, or reported) are retried.
   opal: {
     ...SOURCE,
     preset: "opal",
@@ -121,8 +121,8 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
     onUnknown: "fail",
   },
 
-  // Two budgets: `max_retries_failure` 0 is one run, and 100 preemptions are free and come back at once. A wait for a
-  // worker that ran out is the end, whatever the budgets say: UNSCHEDULABLE is final.
+  // `max_retries_failure` 0 means one attempt; 100 preemptions do not count and are retried immediately. A queue timeout is
+  // final (UNSCHEDULABLE).
   fluster: {
     ...SOURCE,
     preset: "fluster",
@@ -133,7 +133,7 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
 
   noetl: { ...SOURCE, preset: "noetl", maxAttempts: 3, backoff: doubling(SECOND, MINUTE, 0) },
 
-  // Unclassified errors are final. The deny parts win, which its own code promises but does not do.
+  // Unclassified errors are final. `noRetryOn` wins, as Attune documents, though its code does not do so.
   attune: {
     ...SOURCE,
     preset: "attune",
@@ -158,7 +158,7 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
     onUnknown: "fail",
   },
 
-  // Everything is transient but what the agent reports itself, and a wrong key, which does not heal.
+  // Every failure is transient, except those that the agent reports, and a refused key.
   agent: {
     ...SOURCE,
     preset: "agent",
@@ -174,13 +174,13 @@ export const presets: Readonly<Record<PresetName, Policy>> = deepFreeze({
         },
         "fail",
       ),
-      // A program that was killed may have gone on after a refusal that it printed: that is not how it ended.
+      // Not for a killed program, which may have continued after a refusal that it printed.
       rule({ kind: ["exit", "error", "http"], lines: "authentication-failed-1" }, "fail"),
     ],
   },
 } satisfies Record<PresetName, Policy>);
 
-/** What `jitter: true` means under a preset that has no jitter of its own. NoETL's is a factor of 0.5 to 1.5. */
+/** What `jitter: true` means for a preset without jitter. NoETL's is a factor of 0.5 to 1.5. */
 export const FULL_JITTER: Readonly<Partial<Record<PresetName, number>>> = { noetl: 0.5 };
 
 export const PRESET_NAMES = Object.keys(presets) as readonly PresetName[];

@@ -1,5 +1,6 @@
-/** Plays outcomes through a policy without a store, a worker or a clock, once or many times, and returns the schedule
- *  that follows. Each step is the real `settleJob`. */
+/** Plays outcomes through a policy without a store, a worker or a clock, once or many times, and returns the schedule: when each
+ *  attempt starts, what is decided after it and why, how long it waits, and where it ends. Each step is the real `settleJob`.
+ *  A worker is always free when the job is due, and a lost one is detected immediately. */
 
 import { type Charge, type Decision, decide } from "../decision/decide.ts";
 import type { DecisionStep, Match } from "../decision/match.ts";
@@ -22,13 +23,10 @@ import type { AttemptRow } from "../job/views.ts";
 import type { Policy } from "../policy/policy.ts";
 import type { PlayedOutcome } from "./played-outcome.ts";
 
-// A job in a simulation, and the steps it has gone through. The times beside the drawn one bound what other draws of
-// jitter would make of the same steps.
-
-/** The draw that leaves a delay as it is. */
+/** The random number without jitter. */
 const MIDDLE = 0.5;
 
-/** An instant as drawn, and the earliest and the latest that other draws make of it. */
+/** An instant, with its earliest and latest value under other jitter. */
 interface SimulatedInstant {
   readonly at: number;
   readonly least: number;
@@ -53,7 +51,7 @@ class SimulatedJob {
   readonly #scenario: Scenario;
   #due = BEGINNING;
   #firstStart: SimulatedInstant | null = null;
-  /** Of the last step. */
+  /** The end of the last step. */
   #ended = BEGINNING;
 
   constructor(scenario: Scenario) {
@@ -110,20 +108,27 @@ class SimulatedJob {
     const { state, reason, attempt, failures, losses } = this.job;
     const { at, least, most } = this.#ended;
     return {
-      ...{ state, reason, detail: this.steps.at(-1)?.detail ?? null, attempts: attempt, failures, losses },
-      ...{ totalMs: at, totalRangeMs: [least, most], stopped },
+      state,
+      reason,
+      detail: this.steps.at(-1)?.detail ?? null,
+      attempts: attempt,
+      failures,
+      losses,
+      totalMs: at,
+      totalRangeMs: [least, most],
+      stopped,
       nextRunMs: stopped === null ? null : this.#due.at,
     };
   }
 
   #start(start: SimulatedInstant): void {
-    const session = `session-${this.job.attempt + 1}`; // a worker of its own for each, as after a loss
+    const session = `session-${this.job.attempt + 1}`; // a new worker for each attempt
     this.#apply({ name: "attempt.started", data: startedData(this.job.attempt + 1, session, session) }, start.at);
     this.#firstStart ??= start;
   }
 
   #cancel(): void {
-    // It runs, and nobody has asked before: there is nothing that would refuse.
+    // A running job without an earlier cancel is never refused.
     const { event } = decideCommand(this.job, { kind: "cancel" }, this.#ended.at) as Transition;
     this.#apply(event, this.#ended.at);
   }
@@ -143,13 +148,13 @@ class SimulatedJob {
 
   #keep(event: JobEventBody, at: number): JobEvent {
     const n = this.events.length + 1;
-    // Not by spreading: many simulations are played at once.
+    // A spread would slow down many simulations.
     const kept = { name: event.name, data: event.data, at, n, seq: n, jobId: this.job.id } as JobEvent;
     this.events.push(kept);
     return kept;
   }
 
-  /** Whether other draws would put the next run on the other side of `maxElapsed`. */
+  /** Whether other jitter would move the next attempt across `maxElapsed`. */
   #isClose(decision: Decision, [leastMs, mostMs]: MsRange): boolean {
     const { maxElapsedMs } = this.#scenario.policy;
     const first = this.#firstStart;
@@ -158,7 +163,7 @@ class SimulatedJob {
     return this.#ended.least - first.least + leastMs <= maxElapsedMs;
   }
 
-  /** A run that comes at all comes within `maxElapsed`. */
+  /** An attempt that is retried starts within `maxElapsed`. */
   #within(decision: Decision, due: SimulatedInstant): SimulatedInstant {
     const { maxElapsedMs } = this.#scenario.policy;
     if (maxElapsedMs === null || this.#firstStart === null || isHandedBack(decision)) return due;
@@ -166,13 +171,13 @@ class SimulatedJob {
   }
 }
 
-/** The attempt counts as if it had not been: `maxElapsed` does not apply. */
+/** `maxElapsed` does not apply to such an attempt. */
 function isHandedBack({ step }: Decision): boolean {
   return step === "handback";
 }
 
-/** What the delay is at the two ends of chance; null where there is none. `maxElapsed` is left out: it forbids the
- *  wait, and does not change its length. */
+/** The least and the greatest delay under any jitter; null where there is none. Ignores `maxElapsed`, which forbids a retry and
+ *  does not change its delay. */
 function rangeOf(job: Job, outcome: Outcome, decision: Decision, at: number): MsRange | null {
   if (decision.kind !== "retry" && decision.step !== "elapsed") return null;
   const free = { ...job, policy: { ...job.policy, maxElapsedMs: null } };
@@ -200,46 +205,53 @@ function attemptRow(job: Job, outcome: Outcome, usage: Usage | null, endedAt: nu
 }
 
 const NEW_JOB = {
-  ...{ id: "simulated", namespace: "default", queue: "default", kind: "exec", priority: DEFAULT_PRIORITY, key: null },
-  ...{ tags: [], labels: NO_LABELS, submittedAt: 0, parentId: null, depth: 0, runAt: 0 },
-  ...{ timeoutMs: null, expireInMs: null, deadlineAt: null },
+  id: "simulated",
+  namespace: "default",
+  queue: "default",
+  kind: "exec",
+  priority: DEFAULT_PRIORITY,
+  key: null,
+  tags: [],
+  labels: NO_LABELS,
+  submittedAt: 0,
+  parentId: null,
+  depth: 0,
+  runAt: 0,
+  timeoutMs: null,
+  expireInMs: null,
+  deadlineAt: null,
 } as const;
-
-// Plays outcomes through a policy without a store, a worker or a clock, and tells the schedule that follows: when
-// each run starts, what is decided after it and why, how long it waits and how far chance may move that, where it
-// ends. Each step is the real `settleJob`, on a job that is queued and started by the real events; nothing is decided
-// here. A worker is taken to be free whenever the job is due, and a lost one to be noticed at once.
 
 export interface Scenario {
   readonly policy: Policy;
   readonly job?: Partial<Pick<Job, "kind" | "timeoutMs" | "expireInMs">>;
-  /** How long a run takes, at most its timeout. One that times out takes all of its timeout, if there is one. */
+  /** How long an attempt takes, at most its timeout. One that times out takes the whole timeout, if there is one. */
   readonly takesMs?: number;
-  /** What each run uses up of the budgets. */
+  /** The usage of each attempt. */
   readonly usage?: Usage | null;
-  /** How the n-th step ends, from 0; null when there is no more to play. */
+  /** The outcome of step n, from 0; null after the last. */
   readonly next: (n: number) => PlayedOutcome | null;
-  /** Draws for jitter, from 0 to below 1. Without it delays are those without jitter. */
+  /** Random numbers for jitter, from 0 to below 1. Default: no jitter. */
   readonly random?: () => number;
-  /** No more steps than this, whatever the policy grants. */
+  /** The limit of steps. */
   readonly maxSteps?: number;
 }
 
-/** From least to most, both reached. */
+/** The least and the greatest value, inclusive. */
 export type MsRange = readonly [leastMs: number, mostMs: number];
 
-/** One run and what was decided after it. All times are milliseconds since the beginning. */
+/** An attempt and the decision after it. Times are milliseconds from the start. */
 export interface SimulatedStep {
-  /** Null for a wait that ran out: nobody started it. */
+  /** Null for a queue timeout. */
   readonly attempt: number | null;
-  /** The word that was played. */
+  /** The outcome as it was written. */
   readonly outcome: string;
   readonly startMs: number;
   readonly startRangeMs: MsRange;
-  /** How long it ran, or waited to be started. */
+  /** How long it ran, or waited for a worker. */
   readonly tookMs: number;
   readonly decision: Decision["kind"] | "defer";
-  /** Which step of the decision, and what of the policy or of the outcome; null where the step alone says it. */
+  /** The step that decided, and the part of the policy or of the outcome; null where the step is enough. */
   readonly step: DecisionStep;
   readonly class: string;
   readonly match: Match | null;
@@ -247,12 +259,12 @@ export interface SimulatedStep {
   readonly reason: FailReason | null;
   readonly detail: string | null;
   readonly charge: Charge | null;
-  /** Until the next run is due; null when there is none. */
+  /** Until the next attempt; null without one. */
   readonly delayMs: number | null;
   /** Before jitter. */
   readonly baseDelayMs: number | null;
   readonly delayRangeMs: MsRange | null;
-  /** Other draws would have decided otherwise: the next run is due close to `maxElapsed`. */
+  /** Other jitter would change the decision, as the next attempt is close to `maxElapsed`. */
   readonly dependsOnJitter: boolean;
 }
 
@@ -260,29 +272,29 @@ export interface SimulatedEnd {
   readonly state: JobState;
   readonly reason: FailReason | null;
   readonly detail: string | null;
-  /** Runs started. */
+  /** Attempts started. */
   readonly attempts: number;
   readonly failures: number;
   readonly losses: number;
   readonly totalMs: number;
-  /** Of these steps, whatever chance draws. */
+  /** The range of `totalMs` under any jitter. */
   readonly totalRangeMs: MsRange;
-  /** Null when the job has ended. Else why there is no more: nothing left to play, or `maxSteps`. */
+  /** Null when the job has ended. Else why the simulation ended: no more outcomes, or `maxSteps`. */
   readonly stopped: "script" | "limit" | null;
-  /** When the next run would be due, for a job that has not ended. */
+  /** When the next attempt would be due, for a job that has not ended. */
   readonly nextRunMs: number | null;
 }
 
 export interface Simulation {
   readonly steps: readonly SimulatedStep[];
   readonly end: SimulatedEnd;
-  /** The job at its end, with what a store would keep of it, for whoever tells it in other words. */
+  /** The job at its end with the rows that a store would have, for dialects. */
   readonly job: Job;
   readonly attempts: readonly AttemptRow[];
   readonly events: readonly JobEvent[];
 }
 
-/** Nobody reads more. */
+/** The default limit of steps. */
 const MAX_STEPS = 10_000;
 
 export function simulate(scenario: Scenario): Simulation {
@@ -298,15 +310,12 @@ export function simulate(scenario: Scenario): Simulation {
   return { steps, end: play.end(stopped), job, attempts, events };
 }
 
-// What a simulation plays: a list of outcomes, or failures at a rate. And many simulations at once, as a
-// distribution.
-
-/** One after the other; then nothing more, or the last again and again. */
+/** The outcomes of a list in order, and with `repeat` the last one again and again. */
 export function scripted(list: readonly PlayedOutcome[], repeat = false): Scenario["next"] {
   return (n) => list[n] ?? (repeat ? (list.at(-1) ?? null) : null);
 }
 
-/** Each run fails with this chance, in one of these ways, all alike. */
+/** Each attempt fails with this probability, in one of these ways with equal probability. */
 export function failingAt(
   rate: number,
   ways: readonly [PlayedOutcome, ...PlayedOutcome[]],
@@ -319,7 +328,7 @@ export function failingAt(
   };
 }
 
-/** Of many numbers. The percentiles are numbers that occurred. */
+/** Statistics of many numbers. The percentiles are among the numbers. */
 export interface Percentiles {
   readonly mean: number;
   readonly least: number;
@@ -329,7 +338,7 @@ export interface Percentiles {
   readonly most: number;
 }
 
-/** How many simulations ended alike. */
+/** How many simulations ended with the same state and reason. */
 interface EndShare {
   readonly state: JobState;
   readonly reason: FailReason | null;
@@ -339,20 +348,20 @@ interface EndShare {
 
 export interface Distribution {
   readonly runs: number;
-  /** Fewer simulations than were asked for: together they had more steps than are played. */
+  /** Fewer simulations than requested, as the total of steps is limited. */
   readonly cutShort: boolean;
   readonly succeeded: number;
   readonly succeededShare: number;
-  /** The commonest first. */
+  /** The most frequent first. */
   readonly ends: readonly EndShare[];
   readonly attempts: Percentiles;
   readonly totalMs: Percentiles;
 }
 
-/** Steps of all simulations together: ten seconds or so. */
+/** The limit of steps of all simulations: about ten seconds. */
 const MAX_TOTAL_STEPS = 1_000_000;
 
-/** So many simulations of one scenario, at least one. Its draws must go on from one to the next. */
+/** Runs a scenario this many times, at least once. Its random numbers must continue from one to the next. */
 export function simulateMany(scenario: Scenario, runs: number, maxSteps = MAX_TOTAL_STEPS): Distribution {
   const ends = new Map<string, { state: JobState; reason: FailReason | null; count: number }>();
   const [attempts, totals]: [number[], number[]] = [[], []];
@@ -369,9 +378,13 @@ export function simulateMany(scenario: Scenario, runs: number, maxSteps = MAX_TO
   const succeeded = ends.get("succeeded null")?.count ?? 0;
   const counted = [...ends.values()].sort((a, b) => b.count - a.count);
   return {
-    ...{ runs: done, cutShort: done < runs, succeeded, succeededShare: succeeded / done },
+    runs: done,
+    cutShort: done < runs,
+    succeeded,
+    succeededShare: succeeded / done,
     ends: counted.map((each) => ({ ...each, share: each.count / done })),
-    ...{ attempts: spreadOf(attempts), totalMs: spreadOf(totals) },
+    attempts: spreadOf(attempts),
+    totalMs: spreadOf(totals),
   };
 }
 

@@ -1,14 +1,14 @@
-/** JSON, as the compiler sees it: what becomes of a value that is stored as JSON and read again, and what cannot be. Types
- *  only; at run time `JSON.stringify` decides. */
+/** Types of JSON values: the type of a value after it was stored as JSON, and compile-time errors for values that cannot be. At
+ *  run time `JSON.stringify` decides. */
 
 type Plain = string | number | boolean | null;
-/** A handler that returns nothing has either. */
+/** The result of a handler that returns nothing. */
 type Nothing = undefined | ReturnType<() => void>;
 type IsAny<T> = 0 extends 1 & T ? true : false;
 type AnyFunction = (...args: never[]) => unknown;
 
-/** What a value of type `T` is after it was stored as JSON: a `Date` is a string, `undefined` in a list is null. This is what
- *  `result()` resolves to.
+/** The type of a value of type `T` after it was stored as JSON, as `result()` returns it: a `Date` is a string, `undefined` in a
+ *  list is null.
  *  @example
  *  type Stored = JsonImage<{ at: Date; n?: number }>; // { at: string; n?: number } */
 export type JsonImage<T> =
@@ -28,18 +28,18 @@ export type JsonImage<T> =
 
 type ListItem<T> = undefined extends T ? JsonImage<Exclude<T, undefined>> | null : JsonImage<T>;
 
-/** Stands in an error of the compiler where something is not JSON, and says what.
+/** The type in a compiler error where something is not JSON, with the problem.
  *  @example
  *  task("report", () => new Map([["a", 1]])); // NotJson<"the result is a Map, …"> */
 export interface NotJson<Problem extends string> {
   readonly "not JSON": Problem;
 }
 
-/** Levels that are looked at: types may be endless. */
+/** Limits the depth of the check, as types may be recursive. */
 type FewerLevels = [never, 0, 1, 2, 3, 4, 5, 6, 7];
 
-/** Where `T` cannot be JSON, in words; never if all of it can. `Side` is `input` where `T` is what a handler receives: there a
- *  `Date` is wrong too, because what arrives is its text. */
+/** Where and why `T` cannot be JSON; `never` if it can. With `Side` `input`, a `Date` is wrong too, as the handler receives its
+ *  text. */
 export type JsonProblem<T, Side extends "input" | "result", At extends string = "", Depth extends number = 8> = [
   Depth,
 ] extends [never]
@@ -78,10 +78,10 @@ export type JsonProblem<T, Side extends "input" | "result", At extends string = 
 type ProblemPlace<Side extends string, At extends string> = At extends "" ? `the ${Side}` : `"${At}" of the ${Side}`;
 type NameOf<T> = T extends Date ? "Date" : "value with toJSON()";
 
-/** Nothing where input and result are JSON; else what the compiler shows. */
+/** `unknown` where input and result are JSON, else the compiler error. */
 export type JsonCheck<Input, Output> = ShownProblem<JsonProblem<Input, "input">> &
   ShownProblem<JsonProblem<Output, "result">>;
 
-/** Of a type that is itself an error the compiler makes `any`: that one is reported already. */
+/** A type with another error is `any`; that error is reported already. */
 type ShownProblem<Problem> =
   IsAny<Problem> extends true ? unknown : [Problem] extends [never] ? unknown : NotJson<Problem & string>;

@@ -1,5 +1,5 @@
-/** Schemas of inputs. The interface is that of Standard Schema (https://standardschema.dev), which zod, valibot, arktype,
- *  TypeBox's adapters and others have: it is meant to be copied, and nothing depends on any of them. */
+/** Schemas of inputs: the interface of Standard Schema (https://standardschema.dev), which zod, valibot, arktype and others
+ *  implement. It is copied, as the standard recommends, so there is no dependency. */
 
 /** A schema of any library that follows Standard Schema, version 1.
  *  @example
@@ -22,20 +22,20 @@ interface SchemaIssue {
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What a schema takes: the type of the input of `submit`.
+/** The input type of a schema: the input of `submit`.
  *  @example
  *  type Input = SchemaInput<typeof schema>; // { at: string } */
 export type SchemaInput<Schema extends StandardSchema> = NonNullable<Schema["~standard"]["types"]>["input"];
 
-/** What a schema makes of it: what the handler receives.
+/** The output type of a schema: what the handler receives.
  *  @example
  *  type Received = SchemaOutput<typeof schema>; // { at: Date } */
 export type SchemaOutput<Schema extends StandardSchema> = NonNullable<Schema["~standard"]["types"]>["output"];
 
-/** Issues that a message names. */
+/** The limit of issues in a message. */
 const SHOWN = 5;
 
-/** The value as the schema gives it, or what is wrong with it, in words. Throws what the schema throws. */
+/** The output of the schema, or its issues as text. Throws what the schema throws. */
 export async function validated(
   schema: StandardSchema,
   value: unknown,

@@ -1,6 +1,6 @@
-/** The options of a submit in one table: how each is checked, its form on the wire, and whether a task may have a default for
- *  it. The schema of a request, the request of a client and the defaults of a task follow from it. What the engine makes of an
- *  option is in `engine/submit-item.ts`. */
+/** The options of a submit in one table: the check of each, its schema on the wire, and whether a task may have a default for it.
+ *  The schema of a request, the request of a client and the defaults of a task are derived from it; `engine/submit-item.ts`
+ *  applies the options. */
 
 import { asInteger, asList, asObject, asOneOf, asText, checkOptions, fieldPath } from "../check.ts";
 import { asSpan, type Duration, toInstant, toMs } from "../duration.ts";
@@ -11,7 +11,7 @@ import { MAX_KEY, MAX_NAME } from "../names.ts";
 import type { PolicyInput } from "../policy/policy.ts";
 import { INSTANT, recordSchema, SPAN, textSchema, type WireSchema } from "../wire-schema.ts";
 
-/** A client of the `pg` package, or what looks like one, with a transaction begun.
+/** A client of the `pg` package, or a compatible one, in a transaction.
  *  @example
  *  const client: TransactionClient = await pool.connect();
  *  await perdure.submit(resize, { url }, { client }); // stored when your transaction commits */
@@ -19,21 +19,21 @@ export interface TransactionClient {
   query(query: { text: string; values: unknown[]; rowMode: "array" }): Promise<{ rows: unknown[][] }>;
 }
 
-/** Where a value of a job's policy came from; of two that give one, the first counts. */
+/** The sources of the values of a job's policy; the first that has a value wins. */
 export const POLICY_SOURCES = ["submit", "task", "action", "pack", "settings"] as const;
 export type PolicySource = (typeof POLICY_SOURCES)[number];
 type NamedSource = Exclude<PolicySource, "submit">;
 const NAMED_SOURCES = POLICY_SOURCES.filter((source) => source !== "submit");
 const MAX_SOURCES = 30;
 
-/** What a submit may say beside the input. It takes precedence over the task's own options.
+/** The options of a submit. They override those of the task.
  *  @example
  *  const options: SubmitOptions = { key: "resize-a", delay: "10m", retry: 5, tags: ["images"] };
  *  await perdure.submit(resize, { url }, options); */
 export interface SubmitOptions {
-  /** Shown to people, and found by `jobs({ name })`. Default: its action or manifest, else its kind and a short argument. */
+  /** A name for display and for `jobs({ name })`. Default: its action or manifest, else its kind and a short argument. */
   name?: string;
-  /** At most one job per key: a second submit with the same body finds the first. */
+  /** At most one job per key: a second submit with the same body returns the first. */
   key?: string;
   queue?: string;
   /** 0 (first) to 9; default 5. */
@@ -42,41 +42,41 @@ export interface SubmitOptions {
   runAt?: Date | number;
   tags?: readonly string[];
   timeout?: Duration;
-  /** How long it may be due without being started. */
+  /** How long it may be due before a worker must start it. */
   expireIn?: Duration;
-  /** No run may start after this instant. */
+  /** No attempt may start after this instant. */
   deadline?: Date | number;
   retry?: PolicyInput;
   /** Labels a worker must have. */
   labels?: Readonly<Record<string, string>>;
-  /** What of a worker's cpu and memory it takes while it runs: it is started only where so much is left. */
+  /** The cpu and memory that it takes while it runs: it starts only on a worker with that much left. */
   resources?: ResourcesInput;
-  /** Texts to be kept with it and shown; the engine never reads them. */
+  /** Texts that are stored and shown with it; the engine never reads them. */
   annotations?: Readonly<Record<string, string>>;
-  /** For who submits in the name of another document: where values of the policy, `timeout` and `expireIn` came from, by their
-   *  names. Shown by `explain`. */
+  /** For submits from another document: where values of the policy, `timeout` and `expireIn` came from, by their names. `explain`
+   *  shows it. */
   sources?: Readonly<Record<string, NamedSource>>;
-  /** The job whose child it is, which must not have ended. Cancelled with it. */
+  /** The parent job, which must not have ended. A cancel of the parent cancels it too. */
   parent?: string;
-  /** The id of what `upload` stored, which this job takes as its own: its command reads it as standard input. The input must
-   *  have `stdinFile`. */
+  /** The id of an upload that becomes part of this job: its command reads it as standard input. Requires `stdinFile` in the
+   *  input. */
   upload?: string;
-  /** PostgreSQL: a client of the `pg` package inside a transaction of yours on the same database. The job is stored with
-   *  that transaction: there when it commits, never there if it is rolled back. A server cannot be given one. */
+  /** PostgreSQL: a client of the `pg` package in your transaction on the same database. The job is stored when that commits, and
+   *  never if it is rolled back. Not available with a server. */
   client?: TransactionClient;
 }
 
-/** Of these a task may have defaults. */
+/** The options that a task may have defaults for. */
 export const TASK_OPTION_NAMES = ["retry", "timeout", "expireIn", "queue", "priority"] as const;
 type TaskOptionName = (typeof TASK_OPTION_NAMES)[number];
 export type TaskValues = Readonly<Pick<SubmitOptions, TaskOptionName>>;
 
 /** How an option is checked and sent. */
 export interface OptionRule {
-  /** Spelling and plain values, the same in the library and in a client; returns instants and spans in milliseconds. Policies
-   *  are resolved by the engine. */
+  /** Checks the value, the same in the library and in a client; returns instants and durations in milliseconds. The engine
+   *  resolves policies. */
   readonly check: (value: unknown, path: string) => unknown;
-  /** Without it, it is nothing for a server. */
+  /** Absent where a server does not accept it. */
   readonly wire?: WireSchema;
 }
 
@@ -131,7 +131,7 @@ export const SUBMIT_OPTIONS = {
         },
       },
       additionalProperties: false,
-      description: "What it takes of a worker's cpu and memory: it is started only where so much is left.",
+      description: "The cpu and memory that it takes while it runs: it starts only on a worker with that much left.",
     },
   },
   annotations: {
@@ -142,7 +142,7 @@ export const SUBMIT_OPTIONS = {
     wire: recordSchema(
       { type: "string", maxLength: 16_384 },
       32,
-      "Texts to be kept with the job and shown; up to 16 KiB in all.",
+      "Texts that are stored and shown with the job; up to 16 KiB in all.",
     ),
   },
   sources: {
@@ -153,22 +153,22 @@ export const SUBMIT_OPTIONS = {
       "Where values of the policy, timeout and expireIn came from, by their names; shown by explain.",
     ),
   },
-  parent: text(100, "The job whose child it is, which must not have ended."),
-  upload: text(100, "The id of an upload that the command reads as standard input; the job takes it as its own."),
+  parent: text(100, "The parent job, which must not have ended."),
+  upload: text(100, "The id of an upload that becomes part of the job: its command reads it as standard input."),
   client: { check: (value: unknown) => value as TransactionClient },
 } as const satisfies { readonly [K in keyof SubmitOptions]-?: OptionRule };
 
 export type OptionName = keyof SubmitOptions;
-/** What `check` makes of it. */
+/** The return type of its check. */
 export type CheckedOption<K extends OptionName> = ReturnType<(typeof SUBMIT_OPTIONS)[K]["check"]>;
 
 const OPTION_NAMES = Object.keys(SUBMIT_OPTIONS) as readonly OptionName[];
 const PATHS = Object.fromEntries(OPTION_NAMES.map((name) => [name, `submit.${name}`])) as Record<OptionName, string>;
-/** Those that a server takes. */
+/** The options that a server accepts. */
 export const WIRE_OPTION_NAMES = OPTION_NAMES.filter((name) => "wire" in SUBMIT_OPTIONS[name]);
 
-/** Checks the options of a submit, and calls back with each that is given: its name, and what its check returns. Only the
- *  given ones cost anything: most submits have few, or none. */
+/** Checks the options of a submit and calls `take` with the name and the checked value of each. Only given options cost time, as
+ *  most submits have few or none. */
 export function eachOption(options: SubmitOptions, take: (name: OptionName, checked: unknown) => void): void {
   checkOptions(options, OPTION_NAMES, "submit");
   if (options.delay !== undefined && options.runAt !== undefined) {
@@ -177,12 +177,12 @@ export function eachOption(options: SubmitOptions, take: (name: OptionName, chec
   }
   for (const name of Object.keys(options) as OptionName[]) {
     const value = options[name];
-    // An option that was given as undefined counts as not given.
+    // An undefined option counts as not given.
     if (value !== undefined) take(name, SUBMIT_OPTIONS[name].check(value, PATHS[name]));
   }
 }
 
-/** Resources travel as labels, but nobody gives them as such. */
+/** Labels of resources are reserved: they are set by the option `resources`. */
 function asLabels(value: unknown, path: string): Readonly<Record<string, string>> {
   const reserved = Object.keys(asObject(value, path)).find((name) => name.startsWith(RESOURCE_PREFIX));
   if (reserved === undefined) return value as Readonly<Record<string, string>>;

@@ -10,7 +10,7 @@ import type { SubmitOptions, TaskValues } from "./submit-options.ts";
 
 export type { SubmitOptions, TransactionClient } from "./submit-options.ts";
 
-/** One of the jobs that `submitMany` stores.
+/** One job of `submitMany`.
  *  @example
  *  const entries: SubmitEntry[] = urls.map((url) => ({ task: resize, input: { url } }));
  *  await perdure.submitMany(entries); */
@@ -20,36 +20,34 @@ export interface SubmitEntry {
   readonly options?: Omit<SubmitOptions, "client">;
 }
 
-// Children, as their parent sees them.
-
-/** A key names a child among those of its parent.
+/** Options of a child. Its key is unique among the children of its parent.
  *  @example
  *  const options: ChildOptions = { key: "page-1", priority: 2 };
  *  await ctx.submit(resize, { url }, options); */
 export type ChildOptions = Omit<SubmitOptions, "client" | "parent">;
 
-/** A job that a handler has submitted, by its id and the type of its result.
+/** A child that a handler has submitted: its id, with the type of its result.
  *  @example
  *  const child: Child<{ width: number }> = await ctx.submit(resize, { url }); */
 export interface Child<Output> {
   readonly id: string;
-  /** False when an earlier run had submitted it. */
+  /** False if an earlier attempt submitted it. */
   readonly created: boolean;
-  /** Never there: it carries the type of the result. */
+  /** Not set; only the type of the result. */
   readonly output?: Output;
 }
 
-/** A child as it is now, whether it has ended or not.
+/** The current state of a child.
  *  @example
  *  const open: ChildState[] = (await ctx.children()).filter(({ state }) => state === "queued"); */
 export interface ChildState {
   readonly id: string;
   readonly kind: string;
-  /** As it was submitted: without the parent in front. */
+  /** As submitted, without the prefix of the parent. */
   readonly key: string | null;
   readonly state: JobState;
   readonly reason: FailReason | null;
-  /** How its last attempt failed, for one that failed, was cancelled, or is being retried. */
+  /** How its last attempt failed, if it failed, was cancelled or is being retried. */
   readonly failure: Failure | null;
   readonly payload: unknown;
   /** Undefined until it has succeeded. */
@@ -69,7 +67,7 @@ type ChildEnds<Children extends readonly Child<unknown>[]> = {
   readonly [K in keyof Children]: Children[K] extends Child<infer Output> ? ChildEnd<Output> : never;
 };
 
-/** An attempt that a worker holds, as far as its children are concerned. */
+/** An attempt that a worker holds, for calls about its children. */
 export interface HeldParent {
   readonly jobId: string;
   readonly attempt: number;
@@ -79,29 +77,29 @@ export interface HeldParent {
   readonly token: string;
 }
 
-/** How a worker submits and sees the children of an attempt in its hands. */
+/** Submits and reads the children of an attempt that a worker holds. */
 export interface Family {
   submit(parent: HeldParent, entry: SubmitEntry): Promise<Child<unknown>>;
-  /** In the order asked for. Throws `job_not_found` for one that is no child of this parent. */
+  /** In the order of `ids`. Throws `job_not_found` for a job that is not a child of this parent. */
   look(parent: HeldParent, ids: readonly string[]): Promise<ChildState[]>;
   list(parent: HeldParent): Promise<ChildState[]>;
 }
 
-/** The submit key of a child: unique among those of its parent. */
+/** The stored key of a child, unique among all jobs. */
 export function childKey(parentId: string, key: string): string {
   return `${parentId}/${key}`;
 }
 
-/** The key as it was given; null for a job that is no child, or has none. */
+/** The key as submitted; null without a key. */
 export function givenKey(parentId: string | null, key: string | null): string | null {
   if (parentId === null || key === null) return key;
   return key.startsWith(`${parentId}/`) ? key.slice(parentId.length + 1) : key;
 }
 
-/** Children that a run may wait for at a time. */
+/** The limit of children that an attempt may wait for. */
 export const MAX_WAITS_FOR = 1_000;
 
-/** Thrown by `waitFor` to end the run. Whatever the handler makes of it, the run has begun to wait.
+/** Thrown by `waitFor` to end the attempt. The job waits even if the handler catches it.
  *  @example
  *  try {
  *    await ctx.waitFor([child]);
@@ -110,14 +108,12 @@ export const MAX_WAITS_FOR = 1_000;
  *  } */
 export class WaitingError extends Error {
   constructor() {
-    super("this run ends here, and goes on when its children have ended");
+    super("this attempt ends here; the job runs again when its children have ended");
     this.name = "WaitingError";
   }
 }
 
-// A task: the definition that jobs of its kind run. The types of its input and result follow from the handler.
-
-/** What a handler gets beside its input.
+/** The second argument of a handler.
  *  @example
  *  const fetchPage = async (url: string, { signal, log, attempt }: TaskContext) => {
  *    log(`attempt ${attempt}`);
@@ -125,32 +121,32 @@ export class WaitingError extends Error {
  *  }; */
 export interface TaskContext {
   readonly jobId: string;
-  /** 1-based. With the job's id it is the fencing token for side effects: the pair never comes twice. */
+  /** From 1. With the job's id it is a fencing token for side effects: the pair is unique. */
   readonly attempt: number;
-  /** Aborted on cancel, timeout, shutdown, and when the attempt is lost to another worker. */
+  /** Aborted on cancel, timeout and shutdown, and when the attempt is lost. */
   readonly signal: AbortSignal;
-  /** How the attempt before this one failed; null for the first, and after a lost worker. */
+  /** The failure of the previous attempt; null for the first, and after a lost worker. */
   readonly previous: Failure | null;
   readonly kind: string;
   readonly queue: string;
   readonly tags: readonly string[];
-  /** Keeps a line with the attempt. */
+  /** Writes a line to the log of the attempt. */
   log(message: string, fields?: Readonly<Record<string, unknown>>): void;
-  /** Tells how far it is; any JSON value up to 4 KiB. */
+  /** Reports the progress: any JSON value up to 4 KiB. */
   progress(value: unknown): void;
-  /** Adds to what this attempt has cost. */
+  /** Adds to the usage of this attempt. */
   usage(spent: Partial<Usage>): void;
-  /** Submits a job as a child of this one. A later run of this job that submits with the same key, or without one as the
-   *  same call by its number, finds the child that is there. */
+  /** Submits a child of this job. A later attempt that submits with the same key, or as the same call by number without a key,
+   *  gets the existing child. */
   submit: SubmitChild;
-  /** The ends of these children, in order. While one of them has not ended it throws, and with it this run ends: nothing is
-   *  charged, the slot is free, and when all have ended the handler is called again, from the top. */
+  /** The ends of these children, in order. If one of them has not ended, it throws and ends this attempt, which does not count:
+   *  the slot is free, and when all have ended, the handler is called again from the start. */
   waitFor<const Children extends readonly Child<unknown>[]>(children: Children): Promise<ChildEnds<Children>>;
   /** All children of this job, oldest first. */
   children(): Promise<ChildState[]>;
 }
 
-/** Submits a child of the job whose handler it belongs to.
+/** Submits a child of the job.
  *  @example
  *  const child = await ctx.submit(resize, { url: "https://example.com/a.png" }, { key: "thumbnail" }); */
 export type SubmitChild = <T extends AnyTask | string>(
@@ -163,18 +159,18 @@ export type SubmitChild = <T extends AnyTask | string>(
  *  const options: TaskOptions = { retry: { maxAttempts: 3 }, timeout: "2m", queue: "images" }; */
 export interface TaskOptions<Schema extends StandardSchema | undefined = StandardSchema | undefined>
   extends TaskValues {
-  /** Checks the input, at submit and before the handler, which receives what the schema makes of it. Any library that follows
+  /** Checks the input at submit and before the handler, which receives the output of the schema. Any library that follows
    *  Standard Schema: zod, valibot, arktype, TypeBox with an adapter. */
   readonly schema?: Schema;
 }
 
-/** What a task does: gets the input and a context, returns the result.
+/** The function of a task: takes the input and a context, returns the result.
  *  @example
  *  const handler: Handler<{ url: string }, number> = async ({ url }, ctx) => (await fetch(url, ctx)).status; */
 export type Handler<Input, Output> = (input: Input, ctx: TaskContext) => Output | Promise<Output>;
 
-/** What `submit` takes, what `result()` resolves to, and what the handler receives: something else than was submitted only
- *  where a schema makes it so.
+/** A task with the types of its input (`submit`), its result (`result()`) and what its handler receives, which differs from the
+ *  input only with a schema that transforms it.
  *  @example
  *  const resize: Task<{ url: string }, { width: number }> = task("resize", (input: { url: string }) => ({
  *    width: input.url.length,
@@ -183,33 +179,33 @@ export interface Task<Input, Output, Received = Input> {
   readonly kind: string;
   readonly options: TaskOptions;
   readonly handler: Handler<Received, unknown>;
-  /** Never there: it carries the types. */
+  /** Not set; only types. */
   readonly types?: { readonly input: (input: Input) => void; readonly output: Output };
 }
 
-/** What a schema takes and gives; without one, what the handler says. */
+/** The types of the schema; without one, those of the handler. */
 type SubmittedInput<Schema, Input> = Schema extends StandardSchema ? SchemaInput<Schema> : Input;
 type ReceivedInput<Schema, Input> = Schema extends StandardSchema ? SchemaOutput<Schema> : Input;
 
-/** Any task, whatever its types: for lists of them.
+/** Any task, for lists.
  *  @example
  *  const tasks: AnyTask[] = [resize, exec];
  *  await perdure.work(tasks); */
 export type AnyTask = Task<never, unknown, never>;
 
-/** What follows the task in a call of `submit`: the input may be left out only where the handler takes none.
+/** The arguments of `submit` after the task: the input may be left out only where the handler takes none.
  *  @example
  *  type Rest = SubmitRest<typeof resize, SubmitOptions>; // [input: { url: string }, options?: SubmitOptions] */
 export type SubmitRest<T, Options> =
   T extends Task<infer Input, unknown, never>
     ? [Input] extends [never]
-      ? [input?: unknown, options?: Options | undefined] // any task: nothing is known of its input
+      ? [input?: unknown, options?: Options | undefined] // AnyTask: the type of its input is not known
       : undefined extends Input
         ? [input?: Input, options?: Options | undefined]
         : [input: Input, options?: Options | undefined]
     : [input?: unknown, options?: Options | undefined];
 
-/** What `result()` of a task's job resolves to; of a kind by its name, unknown.
+/** The type of `result()` for a task; unknown for the name of a kind.
  *  @example
  *  type Size = ResultOf<typeof resize>; // { width: number } */
 export type ResultOf<T> = T extends Task<never, infer Output, never> ? Output : unknown;
@@ -219,7 +215,7 @@ export function isTask(value: unknown): value is AnyTask {
   return typeof kind === "string" && typeof options === "object" && typeof handler === "function";
 }
 
-/** Makes a task: the name of its kind, options, and a handler, from which the types of input and result follow.
+/** Creates a task from the name of its kind, options and a handler. The types of input and result are those of the handler.
  *  @example
  *  const resize = task("resize", { retry: 3, timeout: "2m" }, async (input: { url: string; width?: number }, ctx) => {
  *    ctx.log(`attempt ${ctx.attempt}`);

@@ -69,7 +69,7 @@ describe("a verdict", () => {
       const given = { status, children: ["job_1"], usage: { cost_usd: "3", tokens_in: 2 } };
       expect(await verdict(JSON.stringify(given))).toMatchObject({
         usage: { tokensIn: 2, tokensOut: 0, costUsd: 0 },
-        usageTrouble: 'cost_usd: got "3"; give a number, 0 or more',
+        usageTrouble: 'cost_usd: must be a number of at least 0; got "3"',
       });
     }
     expect(await verdict('{"status":"failed","usage":null}')).toMatchObject({ usage: null, usageTrouble: null });
@@ -200,10 +200,10 @@ describe("usage", () => {
   });
 
   it.each([
-    ['{"cost_usd":"3"}', 'cost_usd: got "3"; give a number, 0 or more'],
-    ['{"usage":{"tokensIn":-5}}', "tokensIn: got -5; give a number, 0 or more"],
-    ['{"cost":3}', "nothing in it is counted; give tokens_in, tokens_out or cost_usd"],
-    ["[3]", "got [3]; give an object"],
+    ['{"cost_usd":"3"}', 'cost_usd: must be a number of at least 0; got "3"'],
+    ['{"usage":{"tokensIn":-5}}', "tokensIn: must be a number of at least 0; got -5"],
+    ['{"cost":3}', "has none of tokens_in, tokens_out and cost_usd"],
+    ["[3]", "must be an object; got [3]"],
     ["", "it is empty"],
     ["{cost", /JSON/],
   ])("has the reason why it is not counted: %s", async (text, why) => {
