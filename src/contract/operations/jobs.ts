@@ -41,8 +41,8 @@ export const JOB_OPERATIONS = {
   listJobs: {
     ...{ tag: "jobs", summary: "List jobs, newest first, a page at a time" },
     description:
-      "A call checks 100,000 jobs at most, and with a pattern or a reason 5,000, so that a page may be short, or empty: there " +
-      "are more while `next` is not null.",
+      "A call checks 100,000 jobs at most, and with a pattern or a reason 5,000, and a reply holds about 8 MB, so that a page " +
+      "may be short, or empty: there are more while `next` is not null.",
     query: ListFilter,
     reply: closed({ jobs: Type.Array(JobSchema), next: orNull(Type.String()) }),
     isSearch: true,

@@ -30,8 +30,8 @@ export interface JobsApi {
   /** A handle on a job by its id. Throws `job_not_found`. */
   job<Output = unknown>(id: string): Promise<JobHandle<Output>>;
   /** Matching jobs of this namespace, newest first, a page at a time: pass `next` as `cursor` for the page after. A call
-   *  checks 100,000 jobs at most, and with a pattern or a reason 5,000, so that a page may be short, or empty: there are more
-   *  while `next` is not null. */
+   *  checks 100,000 jobs at most, and with a pattern or a reason 5,000, and a page holds about 8 MB, so that it may be short, or
+   *  empty: there are more while `next` is not null. */
   jobs(filter?: JobsFilter): Promise<{ jobs: JobInfo[]; next: string | null }>;
   explain(id: string): Promise<Explanation>;
 }

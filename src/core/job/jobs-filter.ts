@@ -35,7 +35,7 @@ export interface JobsFilter {
   submittedAfter?: Date | number;
   submittedBefore?: Date | number;
   order?: "newest" | "oldest";
-  /** Up to 1000; default 100. */
+  /** At most this many in a page: up to 1000; default 100. */
   limit?: number;
   cursor?: string;
 }
