@@ -204,10 +204,7 @@ describe("apply", () => {
     const { ask, dir } = await openWhere("data");
     writeFileSync(join(dir, "job.yaml"), OWN);
     const { code, stderr } = await ask("apply", "-f", "job.yaml", "-p", "a=1");
-    expect([code, stderr]).toEqual([
-      2,
-      "perdure apply: --param: nothing in these files takes parameters; leave it out\n",
-    ]);
+    expect([code, stderr]).toEqual([2, "perdure apply: --param: these files take no parameters; leave it out\n"]);
   });
 
   it("reads no file that is not beside the document, whatever path or link leads there", async () => {
@@ -219,7 +216,7 @@ describe("apply", () => {
       writeFileSync(join(dir, "in", "job.yaml"), `prompt: x\ninput_file: ${path}\n`);
       const { code, stderr } = await ask("apply", "-f", "in/job.yaml");
       expect(code).toBe(2);
-      expect(stderr).toContain("it is not beside the file that names it");
+      expect(stderr).toContain("is not in the folder of the file that names it");
     }
     writeFileSync(join(dir, "in", "job.yaml"), "prompt: x\ninput_file: nowhere.txt\n");
     expect((await ask("apply", "-f", "in/job.yaml")).stderr).toContain(
@@ -243,7 +240,7 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   // Not YAML, or more than anybody means.
   ["a: [1, 2\n", /^job\.yaml:\d+:\d+: /],
   ["a: 1\n\tb: 2\n", "tabs do not indent"],
-  ["prompt: x\nprompt: y\n", 'job.yaml:2:1: the key "prompt" is there twice; keep one'],
+  ["prompt: x\nprompt: y\n", 'job.yaml:2:1: duplicate key "prompt"; keep one'],
   [`a: &a [x]\n${"b: &b [*a, *a]\n"}c: ${"*b ".repeat(200)}\n`, /^job\.yaml:/],
   [bomb(), /^job\.yaml:\d+:\d+: /],
   [`a: ${"[".repeat(5_000)}`, "nested more than 64 levels"],
@@ -369,7 +366,7 @@ describe("a bad file", () => {
       if (typeof said === "string") expect(line).toContain(said);
       else expect(line).toMatch(said);
       // No data was even made.
-      expect((await perdure(["ps", "--data", "data"], { cwd })).stderr).toContain("there is no Perdure data");
+      expect((await perdure(["ps", "--data", "data"], { cwd })).stderr).toContain("no Perdure data");
     },
   );
 });

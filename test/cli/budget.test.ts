@@ -58,8 +58,10 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     const json = await askJson<{ total: object; job: { budgets: BudgetNow[] } }>("tree", job.id);
     expect(json).toMatchObject({ total: { costUsd: 1.8 }, job: { budgets: [{ spent: { costUsd: 1.8 } }] } });
     for (const command of ["get", "describe"]) {
-      expect((await ask(command, job.id)).stdout).toMatch(/^Budget +1\.8 of 1 USD spent, 0 left \(with all below\)$/m);
-      expect((await ask(command, first.id)).stdout).toMatch(new RegExp(`^Budget above +${job.id}: ${spent}$`, "m"));
+      expect((await ask(command, job.id)).stdout).toMatch(
+        /^Budget +1\.8 of 1 USD spent, 0 left \(with all descendants\)$/m,
+      );
+      expect((await ask(command, first.id)).stdout).toMatch(new RegExp(`^Parent budget +${job.id}: ${spent}$`, "m"));
     }
     expect((await ask("explain", last.id)).stdout).toContain(
       ` and was not started.\n  Decision: fail (budget): the budget of ${job.id} (1 USD, 1.8 spent) has nothing left`,
@@ -115,7 +117,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     expect(tree[1]).toContain("(used 0.3 USD)");
     expect(tree[2]).toBe("total  0.4 USD used; budget: 0.4 of 1 USD spent, 0.6 left");
     expect((await ask("describe", root.id)).stdout).toMatch(new RegExp(`^${child} .*used 0\\.3 USD$`, "m"));
-    const fact = /^Usage +0 tokens in, 0 out, 0\.3 USD; of this 0\.3 USD in progress$/m;
+    const fact = /^Usage +0 tokens in, 0 out, 0\.3 USD; of which 0\.3 USD by the running attempt$/m;
     expect((await ask("get", child)).stdout).toMatch(fact);
     end.open();
     await root.result({ timeout: "60s" });
@@ -132,6 +134,8 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     const job = await library.submit(costly, undefined, { retry: { maxAttempts: 1, budget: { costUsd: 1 } } });
     await job.result({ timeout: "60s" }).catch(() => {});
     const { stderr } = await ask("resubmit", job.id);
-    expect(stderr).toContain(`it starts with a budget of 1 USD; that of ${job.id}: 0.7 of 1 USD spent, 0.3 left`);
+    expect(stderr).toContain(
+      `the new job starts with a budget of 1 USD; that of ${job.id}: 0.7 of 1 USD spent, 0.3 left`,
+    );
   });
 });

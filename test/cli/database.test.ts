@@ -114,7 +114,7 @@ it.each([
     const [argv, file] = how(newDatabase());
     writeFileSync(join(cwd, "settings.yaml"), file);
     const ask = (command: string, ...rest: string[]) => perdure([command, ...argv, ...rest], { cwd });
-    expect(await ask("ps")).toMatchObject({ code: 1, stderr: expect.stringContaining("there is no Perdure data in") });
+    expect(await ask("ps")).toMatchObject({ code: 1, stderr: expect.stringContaining("no Perdure data in") });
     expect(databasesIn(cwd)).toEqual([]);
     expect(await ask("run", "--quiet", "--", "echo", "here")).toEqual({ code: 0, stdout: "here\n", stderr: "" });
     const jobs = JSON.parse((await ask("ps", "--json")).stdout) as { id: string; state: string }[];

@@ -61,9 +61,9 @@ describe.each(KINDS)("on %s", (kind) => {
     expect(stderr).toMatch(/^no problems, /);
     expect(stdout).toMatch(/^ok {6}program +Perdure \S+ on Node /m);
     expect(stdout).toMatch(/^ok {6}sqlite +\S+ with SQLite 3\./m);
-    expect(stdout).toMatch(/^ok {6}settings +no file of settings$/m);
+    expect(stdout).toMatch(/^ok {6}settings +no settings file$/m);
     expect(stdout).toMatch(/^ok {6}workers +1 worker alive$/m);
-    expect(stdout).toMatch(/^ok {6}work +nothing waits that is due$/m);
+    expect(stdout).toMatch(/^ok {6}work +no job is due$/m);
     expect(stdout).toMatch(/^ok {6}letters +no dead letters$/m);
     if (kind === "data") {
       expect(stdout).toMatch(/^ok {6}store +.* has schema \d+$/m);
@@ -75,7 +75,7 @@ describe.each(KINDS)("on %s", (kind) => {
       expect(stdout).toMatch(/^ok {6}token +the token \w{8} \(admin\) may admin in all namespaces$/m);
       expect(stdout).toMatch(/^ok {6}clock +this clock and the server's are [\d.]+ m?s apart$/m);
       expect(stdout).toMatch(/^ok {6}secrets +the server can read its signing secrets$/m);
-      expect(stdout).toMatch(/^ok {6}store +sqlite, behind the server; it answers in /m);
+      expect(stdout).toMatch(/^ok {6}store +sqlite of the server answers in /m);
     }
   });
 
@@ -99,7 +99,7 @@ describe.each(KINDS)("on %s", (kind) => {
       /^problem work +1 job due for up to .* no live worker takes kind gpu.* from queue default with gpu=yes/m,
     );
     expect(stdout).not.toContain("kind fresh");
-    expect(stdout).toMatch(/^note {4}letters +1 failed job for a person/m);
+    expect(stdout).toMatch(/^note {4}letters +1 dead letter: failed jobs that need attention/m);
   });
 });
 
@@ -137,7 +137,7 @@ describe("on data", () => {
     const cwd = newDir();
     const { code, lines } = await examine([], { cwd });
     expect(code).toBe(1);
-    expect(lines).toContain("problem data: there is no Perdure data in ./.perdure");
+    expect(lines).toContain("problem data: no Perdure data in ./.perdure");
     expect(lines).toContain("ok program: ");
     expect((await perdure(["ps"], { cwd })).code).toBe(1);
   });
@@ -189,7 +189,7 @@ it("makes no file that --db names", async () => {
   const file = join(newDir(), "gone.db");
   const { code, lines } = await examine(["--db", file]);
   expect({ code, made: existsSync(file) }).toEqual({ code: 0, made: false });
-  expect(lines).toContain(`warning store: ${file} has no tables of Perdure yet`);
+  expect(lines).toContain(`warning store: ${file} has no Perdure tables yet`);
 });
 
 describe("settings", () => {
@@ -214,7 +214,7 @@ describe("settings", () => {
     expect(lines.match(/server\.prot/g)).toHaveLength(1);
     expect(lines).toContain("ok program: ");
     writeFileSync(join(cwd, "perdure.yaml"), "server: {port: 1}\n");
-    expect((await examine([], { cwd })).lines).toContain("ok settings: perdure.yaml is in order");
+    expect((await examine([], { cwd })).lines).toContain("ok settings: perdure.yaml is valid");
   });
 });
 
@@ -253,7 +253,7 @@ describe("through a server", () => {
     const missing = await examine(["--server", url], { cwd });
     expect(missing).toMatchObject({ code: 1, lines: expect.stringMatching(/^problem target: no token for /m) });
     const wrong = await examine(["--server", url], { cwd, env: { PERDURE_TOKEN: `pdr_00000000_${"x".repeat(43)}` } });
-    expect(wrong).toMatchObject({ code: 1, lines: expect.stringMatching(/^problem token: the server does not know/m) });
+    expect(wrong).toMatchObject({ code: 1, lines: expect.stringMatching(/^problem token: the server refused/m) });
     expect(wrong.lines).toContain("ok server: ");
     expect(wrong.lines.match(/^problem /gm)).toHaveLength(1);
     const working = await server?.token({ scopes: ["work"] });
@@ -273,7 +273,7 @@ describe("on PostgreSQL", () => {
     const cwd = newDir();
     const fresh = await examine(["--db", url], { cwd });
     expect(fresh.code).toBe(0);
-    expect(fresh.lines).toMatch(/^warning store: .* has no tables of Perdure yet$/m);
+    expect(fresh.lines).toMatch(/^warning store: .* has no Perdure tables yet$/m);
     expect(fresh.lines).toContain("note work: not checked");
 
     const library = await Perdure.open(url);
@@ -303,7 +303,7 @@ describe("judgements", () => {
   it("of the disk", () => {
     expect(judgeDisk(50e9, 100e9)).toMatchObject({ level: "ok", message: "50 GB free, 50 %" });
     expect(judgeDisk(4e9, 100e9)).toMatchObject({ level: "warning" });
-    expect(judgeDisk(9e8, 1e9)).toMatchObject({ level: "warning", message: "little room: 900 MB free, 90 %" });
+    expect(judgeDisk(9e8, 1e9)).toMatchObject({ level: "warning", message: "low disk space: 900 MB free, 90 %" });
     expect(judgeDisk(5_000, 0)).toMatchObject({ level: "warning" });
   });
 

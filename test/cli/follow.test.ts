@@ -206,11 +206,11 @@ describe.each(
       const both = await askHere(["cancel", common]);
       expect(both).toMatchObject({ code: 2, stdout: "" });
       expect(both.stderr).toContain(
-        `${common} is ambiguous, use the id of one of these jobs: ${two.id} (true, queued), ${one.id} (`,
+        `${common} is ambiguous; pass the id of one of these jobs: ${two.id} (true, queued), ${one.id} (`,
       );
       const none = await askHere(["cancel", short(one.id), "job_7zzzzzzz"]);
       expect(none).toMatchObject({ code: 1, stdout: `${one.id}  cancelled\n` });
-      expect(none.stderr).toContain('there is no job with the id or the name "job_7zzzzzzz"');
+      expect(none.stderr).toContain('no job has the id or name "job_7zzzzzzz"');
       const child = await askHere(["submit", "later", "--parent", short(two.id), "--json"]);
       expect(JSON.parse((await askHere(["ps", "--json", "--parent", short(two.id)])).stdout)).toMatchObject([
         { id: (JSON.parse(child.stdout) as { id: string }).id, parentId: two.id },
@@ -271,7 +271,7 @@ describe.each(
 
     it.each([
       [[], 2, "which jobs?"],
-      [["x"], 1, 'there is no job with the id or the name "x"'],
+      [["x"], 1, 'no job has the id or name "x"'],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g"], 1, "job job_01m7gekg9zevv9a6xvvwmt1v8g does not exist"],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--timeout", "5"], 2, "--timeout: got"],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--json", "--quiet"], 2, "--json and --quiet"],
@@ -290,13 +290,13 @@ describe.each(
     expect(await save()).toEqual({ code: 0, stdout: "", stderr: "saved saved/n (2 bytes)\n" });
     expect([...readFileSync(join(target.dir, "saved/n"))]).toEqual([0, 255]);
     writeFileSync(join(target.dir, "saved/n"), "mine");
-    expect(await save()).toMatchObject({ code: 1, stderr: expect.stringContaining("saved/n is there already") });
+    expect(await save()).toMatchObject({ code: 1, stderr: expect.stringContaining("saved/n already exists") });
     expect(readFileSync(join(target.dir, "saved/n"), "utf8")).toBe("mine");
     expect(JSON.parse((await save("--force", "--json")).stdout)).toMatchObject({ name: "n", file: "saved/n", size: 2 });
     expect(readdirSync(join(target.dir, "saved"))).toEqual(["n"]);
     for (const [to, line] of [
       ["nowhere/n", "cannot save nowhere/n: ENOENT"],
-      ["saved", "is there already"],
+      ["saved", "already exists"],
     ] as const) {
       const said = await askHere(["artifacts", job.id, "n", "--output", to]);
       expect(said).toMatchObject({ code: 1, stderr: expect.stringContaining(line) });

@@ -69,11 +69,11 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
         continue;
       }
       expect([text, said.code, said.stdout]).toEqual([text, jobs.length === 0 ? 1 : 2, ""]);
-      expect(said.stderr).toContain(jobs.length === 0 ? "there is no job with the id or the name" : "is ambiguous");
+      expect(said.stderr).toContain(jobs.length === 0 ? "no job has the id or name" : "is ambiguous");
       for (const id of jobs) expect(said.stderr).toContain(id);
     }
     const other = await ask("get", DRAWN, "--namespace", "other");
-    expect(other).toMatchObject({ ...ENDED, stderr: expect.stringContaining("there is no job") });
+    expect(other).toMatchObject({ ...ENDED, stderr: expect.stringContaining("no job has the id or name") });
   });
 
   it("OPAL ids work in every command: explain job_abc123", async () => {
@@ -161,7 +161,7 @@ describe("a token that may submit and not read", () => {
     const again = await apply("One.");
     expect(again).toMatchObject({ code: 0, stdout: first.stdout, stderr: expect.stringContaining("already exists") });
     const dry = await apply("Two.", "--dry-run");
-    expect(dry).toMatchObject({ code: 0, stderr: expect.stringContaining("this token may not read") });
+    expect(dry).toMatchObject({ code: 0, stderr: expect.stringContaining("this token has no scope read") });
     const changed = await apply("Two.");
     expect(changed).toMatchObject({
       code: 1,

@@ -59,7 +59,7 @@ describe("migrate of a file", () => {
     const missing = await perdure(["migrate"], { cwd });
     expect(missing).toMatchObject({
       code: 1,
-      stderr: expect.stringContaining("there is no Perdure data in ./.perdure"),
+      stderr: expect.stringContaining("no Perdure data in ./.perdure"),
     });
     expect(existsSync(join(cwd, ".perdure"))).toBe(false);
   });

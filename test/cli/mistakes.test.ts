@@ -30,10 +30,10 @@ describe("a mistake in a file of another system", () => {
   it.each<[string, string]>([
     [
       "prompt: x\ninput_file: /etc/passwd\n",
-      'b.yaml:2:1: input_file: "/etc/passwd": it is not beside the file that names it; put it there\n',
+      'b.yaml:2:1: input_file: "/etc/passwd" is not in the folder of the file that names it; put it there\n',
     ],
     // Two fields could be meant.
-    ["prompt: /etc/passwd\ninput_file: /etc/passwd\n", 'b.yaml: "/etc/passwd": it is not beside'],
+    ["prompt: /etc/passwd\ninput_file: /etc/passwd\n", 'b.yaml: "/etc/passwd" is not in the folder of'],
     [
       "name: a\nentrypoint: [a]\nports: []\nparent_job_id: job_x\n",
       'b.yaml:4:1: parent_job_id: must be the id of a job, in full: job_ and 26 characters; got "job_x"',
@@ -194,28 +194,31 @@ describe("a retry block alone", () => {
 });
 
 describe("an empty list of waits", () => {
-  const give = "give a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]\n";
+  const allowed = "must be a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]\n";
 
   it.each(["apply", "convert", "simulate"])("is refused by %s, under the name it was written by", async (command) => {
     const job = { "b.yaml": "prompt: x\n" };
     const argv = [command, "-f", "b.yaml"];
     const byVariable = await says(argv, job, { ...ENGINE, OPAL_RETRY_BACKOFFS: "[]" });
     expect(byVariable).toMatchObject({ code: 2, stdout: "" });
-    expect(byVariable.stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${give}`);
+    expect(byVariable.stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${allowed}`);
     const byFile = await says(argv, { ...job, "perdure.yaml": "opal: { retryBackoffs: [] }\n" });
-    expect(byFile.stderr).toBe(`perdure ${command}: perdure.yaml:1:9: opal.retryBackoffs: got []; ${give}`);
+    expect(byFile.stderr).toBe(`perdure ${command}: perdure.yaml:1:9: opal.retryBackoffs: got []; ${allowed}`);
   });
 
   it.each(["up", "server"])("is refused by %s, before it starts", async (command) => {
     const { code, stderr } = await says([command, "--port", "0"], {}, { OPAL_RETRY_BACKOFFS: "[]" });
     expect(code).toBe(2);
-    expect(stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${give}`);
+    expect(stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${allowed}`);
   });
 });
 
 describe("a word of the command line", () => {
   it.each<[string[], string]>([
-    [["apply", "-f", "b.yaml", "--dialect", "flustr"], '--dialect: got "flustr"; give one of perdure, opal, fluster'],
+    [
+      ["apply", "-f", "b.yaml", "--dialect", "flustr"],
+      '--dialect: got "flustr"; must be one of perdure, opal, fluster',
+    ],
     [["apply", "-f", "b.yaml", "--dialect", "flustr"], '. Did you mean "fluster"?\n'],
     [["get", UNKNOWN, "-o", "yml"], "--output: must be one of json, yaml, perdure, opal, "],
     [["get", UNKNOWN, "-o", "agent-tsk,yaml"], '. Did you mean "agent-task"?\n'],

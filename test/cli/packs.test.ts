@@ -145,7 +145,7 @@ describe("submit an action", () => {
     symlinkSync(join(cwd, "secret"), join(cwd, "packs/p/actions/a.sh"));
     expect(await submit(cwd, "p.go")).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("not beside the file that names it"),
+      stderr: expect.stringContaining("is not in the folder of the file that names it"),
     });
   });
 

@@ -273,15 +273,15 @@ describe("a job that is not there", () => {
       const { code, stdout, stderr } = await ask([command, id]);
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
       const hint = id.startsWith("job_") ? "; an id is job_ and 26 characters, or at least the first 4 of them" : "";
-      expect(stderr).toBe(`perdure ${command}: there is no job with the id or the name "${id}"${hint}\n`);
+      expect(stderr).toBe(`perdure ${command}: no job has the id or name "${id}"${hint}\n`);
     }
   });
 });
 
 describe("the data directory", () => {
   const nothing = (dir: string) =>
-    `perdure ps: there is no Perdure data in ${dir}; ` +
-    "run `perdure run -- COMMAND` or `perdure up` first, or name another with --data\n";
+    `perdure ps: no Perdure data in ${dir}; ` +
+    "run `perdure run -- COMMAND` or `perdure up` first, or pass another directory with --data\n";
 
   it("is never made by looking for it", async () => {
     const cwd = tempDir();
@@ -293,15 +293,15 @@ describe("the data directory", () => {
     expect(await perdure(["ps", "--data", "."], { cwd })).toEqual({ code: 1, stdout: "", stderr: nothing(".") });
     expect(await perdure(["ps", "--data", join(cwd, "perdure.db")])).toEqual({
       ...{ code: 1, stdout: "" },
-      stderr: `perdure ps: ${cwd}/perdure.db is a file: --data wants its directory, ${cwd}\n`,
+      stderr: `perdure ps: ${cwd}/perdure.db is a file: pass its directory, --data ${cwd}\n`,
     });
     writeFileSync(join(cwd, "kd"), "SQLite format 3");
     expect((await perdure(["ps", "--data", "kd"], { cwd })).stderr).toBe(
-      "perdure ps: kd is a file: --data wants a directory, with the database in it as perdure.db; " +
-        "pass a database file as --db kd\n",
+      "perdure ps: kd is a file: --data must be a directory with a perdure.db; " +
+        "pass a database file with --db kd\n",
     );
     expect((await perdure(["submit", "k", "--data", "kd"], { cwd })).stderr).toMatch(
-      /^perdure submit: --data: cannot write to kd \(\w+\); --data wants a directory, with the database in it/,
+      /^perdure submit: --data: cannot write to kd \(\w+\); --data must be a directory with a perdure\.db/,
     );
     expect(readdirSync(cwd)).toEqual(["kd", "perdure.db"]);
   });
@@ -316,7 +316,7 @@ describe("the data directory", () => {
   it.each(["", " ", "postgres://me:secret@host/db"])("cannot be %j", async (dir) => {
     const { code, stderr } = await perdure(["ps", "--data", dir]);
     expect(code).toBe(2);
-    expect(stderr).toMatch(/^perdure ps: --data: got [^\n]+; give a (directory|text)/);
+    expect(stderr).toMatch(/^perdure ps: --data: got [^\n]+; must be a (directory|text)/);
     expect(stderr).not.toContain("secret");
   });
 

@@ -38,7 +38,7 @@ describe("waits", () => {
 
   it("and runs are as many as the help says without any option", async () => {
     const { stdout } = await perdureAt(newPlace(), ["run", "--help"]);
-    expect(stdout).toMatch(/^ +--max-attempts N +Runs in all, the first included\. Default: 5\b/m);
+    expect(stdout).toMatch(/^ +--max-attempts N +Attempts in all, the first included\. Default: 5\b/m);
     const { attempts } = await endingWith(FAST);
     expect(attempts).toHaveLength(5);
   });

@@ -159,7 +159,7 @@ it("the server at work on a data directory is found by that directory, with its 
   expect((await ask(["ps", "-n", "1", "--data", data])).stdout).toContain(id);
   // Named, a directory without a server is looked at itself, whatever the environment says.
   const none = await ask(["ps", "--data", "none"], { cwd, env: target.env });
-  expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining("there is no Perdure data in none") });
+  expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining("no Perdure data in none") });
   expect((await ask(["ps", "--data", "none", "--server", target.url], { cwd, env: target.env })).stdout).toContain(id);
 }, 120_000);
 
@@ -170,7 +170,7 @@ describe("a server that does not answer as hoped", () => {
       const env = { PERDURE_URL: target.url, PERDURE_TOKEN: `pdr_wrongone_${"x".repeat(43)}` };
       const said = await ask(argv, { env, cwd: target.dir });
       expect(said).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^perdure \w+: [^\n]+\n$/) });
-      expect(said.stderr).toContain("does not know this token: set PERDURE_TOKEN, or name a file");
+      expect(said.stderr).toContain("refused the token: it is not known there; set PERDURE_TOKEN, or pass a file");
       expect(said.stderr).not.toContain("xxx");
     },
   );

@@ -47,8 +47,8 @@ describe("the presets", () => {
     expect(simulation.end).toMatchObject({ state: "failed", reason: "lost", totalMs: 8_000, attempts: 2 });
     expect(simulation.end.dialect).toEqual({ dialect: "opal", status: "failed", error: "max_retries_exceeded_a2" });
     const { stdout } = await run("--preset", "opal", "--outcomes", "lost,lost");
-    expect(stdout).toContain("failed (lost) after 2 runs, 8 s in all: ");
-    expect(stdout).toMatch(/in the words of opal: failed, max_retries_exceeded_a2\n$/);
+    expect(stdout).toContain("failed (lost) after 2 attempts, 8 s in all: ");
+    expect(stdout).toMatch(/in the terms of opal: failed, max_retries_exceeded_a2\n$/);
   });
 
   it("have the numbers of their documents, and tell of settings that say otherwise", async () => {
@@ -57,10 +57,9 @@ describe("the presets", () => {
       perdure(["simulate", ...argv, "--outcomes", "lost,lost"], { cwd: dir, env });
     const { code, stdout, stderr } = await simulate("--preset", "opal");
     expect(code).toBe(0);
-    expect(stdout).toMatch(/in the words of opal: failed, max_retries_exceeded_a2\n$/);
+    expect(stdout).toMatch(/in the terms of opal: failed, max_retries_exceeded_a2\n$/);
     expect(stderr).toBe(
-      "note: OPAL_MAX_RETRIES is not looked at: --preset opal has the numbers of its document; a file given with -f goes by " +
-        "what is set\n",
+      "note: OPAL_MAX_RETRIES is ignored: --preset opal has the numbers of its document; the setting applies to files passed with -f\n",
     );
     // A file goes by them, and other presets have nothing to do with them.
     const opal = await simulate("-f", file("opal-set.yaml", "prompt: hello\nmetadata: {}\n"));
@@ -152,7 +151,10 @@ describe("a file", () => {
     expect((await told("-f", TASK, "--max-attempts", "1")).end.attempts).toBe(1);
     expect(ranges(await told("-f", TASK, "--outcomes", "fail", "--jitter", "0.5"))).toEqual([[1, 3]]);
     const { code, stderr } = await run("-f", TASK, "--backoff", "1s");
-    expect([code, stderr]).toEqual([2, "perdure simulate: --backoff: with --file it belongs into the file\n"]);
+    expect([code, stderr]).toEqual([
+      2,
+      "perdure simulate: --backoff and --file cannot be used together: put it into the file\n",
+    ]);
   });
 
   it("may have a policy alone, in our words or in those of a dialect", async () => {
@@ -221,7 +223,7 @@ describe("a file", () => {
       const { code, stdout, stderr } = await run(...argv, "--json");
       expect([code, stderr], text).toEqual([0, expect.anything()]);
       expect(delays(JSON.parse(stdout) as Told)).toEqual(seconds);
-      expect((await run(...argv)).stdout).toContain(`in the words of ${end}`);
+      expect((await run(...argv)).stdout).toContain(`in the terms of ${end}`);
     }
   });
 
@@ -247,7 +249,7 @@ describe("a file", () => {
     expect(await perdure(["simulate", "-f", TASK], { cwd: dir, env: nobody })).toMatchObject({ code: 0 });
     expect(await perdure(["simulate", "-f", job], { cwd: dir, env: nobody })).toMatchObject({ code: 1 });
     expect(await run("--server", server.url)).toMatchObject({
-      ...{ code: 2, stderr: expect.stringContaining("--server: it goes with --file") },
+      ...{ code: 2, stderr: expect.stringContaining("--server requires --file") },
     });
   });
 
@@ -256,12 +258,12 @@ describe("a file", () => {
     expect((await told("-f", jobs, "--job", "2")).end.attempts).toBe(4);
     expect(await run("-f", jobs)).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("it has 2 jobs; say which"),
+      stderr: expect.stringContaining("has 2 jobs; choose one with --job"),
     });
     expect(await run("-f", jobs, "--job", "3")).toMatchObject({ code: 2 });
     expect(await run("--job", "1")).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("--job: it goes with --file"),
+      stderr: expect.stringContaining("--job requires --file"),
     });
   });
 
@@ -280,7 +282,7 @@ describe("a file", () => {
   it("that is not there is an error", async () => {
     expect(await run("-f", "none.yaml")).toMatchObject({
       code: 2,
-      stderr: expect.stringContaining("there is no file"),
+      stderr: expect.stringContaining("does not exist"),
     });
   });
 });
@@ -311,7 +313,7 @@ describe("what is played", () => {
     });
     const { stdout } = await run("--outcomes", "fail");
     expect(stdout).toMatch(
-      /still queued after 1 run: the outcomes are used up; the next run would be due after 1 s\n$/,
+      /still queued after 1 attempt: the outcomes are used up; the next attempt would be due after 1 s\n$/,
     );
   });
 
@@ -353,24 +355,24 @@ describe("what is played", () => {
     expect(ends.map(({ reason }) => reason)).toEqual([null, "exhausted"]);
     const many = await run("--failure-rate", "0.5", "--runs", "2000", "--max-attempts", "3");
     expect(many.stdout).toMatch(
-      /^END .*\nsucceeded .* %\nfailed \(exhausted\) .* %\n\n +MEAN .*\nruns .*\ntotal time .*\n\n.* % of 2000 simulations succeeded\n$/,
+      /^END .*\nsucceeded .* %\nfailed \(exhausted\) .* %\n\n +MEAN .*\nattempts .*\ntotal time .*\n\n.* % of 2000 simulations succeeded\n$/,
     );
   });
 
   it.each([
     [["--outcomes", "fial"], /--outcomes: must be .*; got "fial"\. Did you mean "fail"\?/],
     [["--outcomes", "exit:300"], /exit:EXITCODE/],
-    [["--failure-rate", "1.1"], /--failure-rate: got "1.1"; give a number from 0 to 1/],
+    [["--failure-rate", "1.1"], /--failure-rate: got "1.1"; must be a number from 0 to 1/],
     [["--failure-rate", "x"], /--failure-rate: /],
-    [["--runs", "5"], /--runs: it goes with --failure-rate/],
-    [["--failure-rate", "0.5", "--outcomes", "fail,ok"], /--outcomes: with --failure-rate .* and ok is none/],
-    [["--failure-rate", "0.5", "--outcomes", "exit:00"], /and exit:00 is none/],
-    [["--failure-rate", "0.5", "--outcomes", "http:503,http:200"], /and http:200 is none/],
-    [["--failure-rate", "1", "--repeat"], /--repeat: it means nothing/],
+    [["--runs", "5"], /--runs requires --failure-rate/],
+    [["--failure-rate", "0.5", "--outcomes", "fail,ok"], /--outcomes: with --failure-rate .* got ok;/],
+    [["--failure-rate", "0.5", "--outcomes", "exit:00"], /got exit:00/],
+    [["--failure-rate", "0.5", "--outcomes", "http:503,http:200"], /got http:200/],
+    [["--failure-rate", "1", "--repeat"], /--repeat and --failure-rate cannot be used together/],
     [["--seed", "-1"], /--seed/],
-    [["--takes", "5"], /--takes: got "5"; give a time with its unit/],
+    [["--takes", "5"], /--takes: got "5"; must be a time with its unit/],
     [["--cost", "x"], /--cost: got "x"/],
-    [["--jitter", "1"], /--jitter: got 1; give a number from 0 to below 1/],
+    [["--jitter", "1"], /--jitter: got 1; must be a number from 0 to below 1/],
     [["--preset", "opla"], /--preset: must be .*; got "opla"\. Did you mean "opal"\?/],
     [["--max-attempts", "0"], /--max-attempts/],
     [["-f", TASK, "--takes", "6m"], /--takes: 6 min is longer than the job's timeout of 5 min/],
@@ -389,18 +391,18 @@ describe("on a terminal", () => {
   it("there is a table, a chart that fits, and a last line", async () => {
     const { stdout } = await perdure(argv, { ...wide, env: { NO_COLOR: "1" } });
     expect(stdout.split("\n")).toEqual([
-      expect.stringMatching(/^RUN +START +TOOK +OUTCOME +DECISION +WAIT +RANGE +CHARGED/),
+      expect.stringMatching(/^ATTEMPT +START +TOOK +OUTCOME +DECISION +WAIT +RANGE +COUNTED/),
       expect.stringMatching(/^ +1 +0 ms +1 s +fail +retry +1 s +800 ms–1.2 s +1\/3/),
       expect.stringMatching(/^ +2 +2 s +1 s +lost +retry +0 ms +workerLost/),
       expect.stringMatching(/^ +3 +3 s +1 s +ok +succeed/),
       "",
-      expect.stringMatching(/^run 1 {2}█+░+·+$/),
-      expect.stringMatching(/^run 2 {2} +█+$/),
-      expect.stringMatching(/^run 3 {2} +█+$/),
-      expect.stringMatching(/^ {7}0 +4 s$/),
-      expect.stringMatching(/^ {7}█ run {3}░ wait {3}· where jitter/),
+      expect.stringMatching(/^attempt 1 {2}█+░+·+$/),
+      expect.stringMatching(/^attempt 2 {2} +█+$/),
+      expect.stringMatching(/^attempt 3 {2} +█+$/),
+      expect.stringMatching(/^ {11}0 +4 s$/),
+      expect.stringMatching(/^ {11}█ attempt {3}░ wait {3}· where jitter/),
       "",
-      "succeeded after 3 runs, 4 s in all (3.8–4.2 s): the task completed",
+      "succeeded after 3 attempts, 4 s in all (3.8–4.2 s): the task completed",
       "",
     ]);
     for (const line of stdout.split("\n").slice(0, -2)) expect(line.length).toBeLessThanOrEqual(90);
@@ -424,6 +426,6 @@ describe("on a terminal", () => {
   it("no time, no chart; and what depends on chance is said", async () => {
     expect((await run("--outcomes", "ok")).stdout).not.toMatch(/█|TOOK/);
     const close = file("close.yaml", "retry: { maxAttempts: 9, maxElapsed: 3s }\n");
-    expect((await run("-f", close)).stdout).toContain("Other draws of jitter may end it sooner or later");
+    expect((await run("-f", close)).stdout).toContain("With other jitter the job may end sooner or later");
   });
 });

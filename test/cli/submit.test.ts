@@ -239,10 +239,10 @@ describe("submit", () => {
     [["k", "--input", "{a}"], /--input: not JSON: /],
     [["k", "--input", "1", "-p", "a=1"], /--input and --param cannot be used together/],
     [["k", "-p", "a"], /--param: got "a"; write NAME=VALUE/],
-    [["k", "-p", "a=1", "-p", "a=2"], /--param: a is given twice/],
+    [["k", "-p", "a=1", "-p", "a=2"], /--param: a can be used only once/],
     [["k", "-p", "a:=x"], /--param a: not JSON/],
-    [["k", "--input-file", "gone.json"], /--input-file: there is no file "gone.json"/],
-    [["k", "--delay", "5"], /--delay: got "5"; give a time with its unit/],
+    [["k", "--input-file", "gone.json"], /--input-file: file "gone.json" does not exist/],
+    [["k", "--delay", "5"], /--delay: got "5"; must be a time with its unit/],
     [["k", "--delay", "5s", "--run-at", "2126-01-01T00:00:00Z"], /--delay and --run-at/],
     [["k", "--run-at", "tomorrow"], /--run-at: must be an instant with its zone.*; got "tomorrow"/],
     [["k", "--priority", "10"], /--priority: got "10"/],
@@ -253,10 +253,10 @@ describe("submit", () => {
     [["k", "--retry-when", "{{ nope"], /--retry-when: /],
     [["exec"], /--input: /],
     [["exec", "--input", '{"argv":[]}'], /--input: input\.argv/],
-    [["-f", "gone.yaml"], /there is no file "gone.yaml"/],
+    [["-f", "gone.yaml"], /file "gone.yaml" does not exist/],
     [["-f", "x.yaml", "--queue", "q"], /--queue and --file cannot be used together/],
     [["-f", "x.yaml", "k"], /unexpected argument "k"/],
-    [["--input", "1", "--", "sh"], /--input: a command after -- has no other input/],
+    [["--input", "1", "--", "sh"], /--input and a command after -- cannot be used together/],
   ] as [string[], RegExp][])("answers %j with one line, and makes nothing", async (argv, line) => {
     const cwd = newDir();
     const { code, stdout, stderr } = await perdure(["submit", ...argv], { cwd });

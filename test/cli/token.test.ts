@@ -91,7 +91,7 @@ describe("a token", () => {
     [["token", "create", "x", "--scope", "reed"], 2, /--scope: must be one of .*read.*; got "reed"/],
     [["token", "create", "x\u0007", "--scope", "read"], 2, /NAME: got .*must be 1 to 200 characters/],
     [["token", "create", "x", "y", "--scope", "read"], 2, /unexpected argument "y"/],
-    [["token", "create", "x", "-s", "read", "--expires", "30"], 2, /--expires: got "30"; give a time with its unit/],
+    [["token", "create", "x", "-s", "read", "--expires", "30"], 2, /--expires: got "30"; must be a time with its unit/],
     [["token", "create", "x", "-s", "read", "--expires", "0s"], 2, /--expires: /],
     [["token", "create", "x", "-s", "read", "--namespace", "n", "--all-namespaces"], 2, /cannot be used together/],
     [["token", "list", "--scope", "read"], 2, /--scope requires create, and cannot be used with list/],
@@ -101,19 +101,15 @@ describe("a token", () => {
       2,
       /--server cannot be used with rotate-secret, which changes a file: run it on/,
     ],
-    [["token", "rotate-secret", "--grace", "1"], 2, /--grace: got "1"; give a time with its unit/],
-    [
-      ["token", "rotate-secret"],
-      1,
-      /there is no signing secret in .*\.perdure\/secret: start the server first.*--data/,
-    ],
+    [["token", "rotate-secret", "--grace", "1"], 2, /--grace: got "1"; must be a time with its unit/],
+    [["token", "rotate-secret"], 1, /no signing secret in .*\.perdure\/secret: start the server first.*--data/],
     [["token", "revoke"], 2, /which token\?/],
     [
       ["token", "list", "--db", "x.db", "--server", "http://localhost:1"],
       2,
       /--db and --server cannot be used together/,
     ],
-    [["token", "list"], 1, /there is no Perdure data in \.\/\.perdure/],
+    [["token", "list"], 1, /no Perdure data in \.\/\.perdure/],
     [["token", "list", "--db", "postgres://localhost:1/none"], 1, /perdure token: /],
   ] as [string[], number, RegExp][])("answers %j with %d and one line", async (argv, code, line) => {
     const said = await perdure(argv, { cwd: newDir() });
@@ -207,7 +203,7 @@ describe("the signing secret", () => {
     const said = await perdure(["token", "rotate-secret"], { cwd: newDir(), env: { PERDURE_SECRET: OLD } });
     expect(said).toMatchObject({
       code: 2,
-      stderr: expect.stringMatching(/the secret comes from PERDURE_SECRET: put a new one/),
+      stderr: expect.stringMatching(/the secret is set by PERDURE_SECRET: add a new one/),
     });
     expect(said.stderr).not.toContain(OLD);
   });

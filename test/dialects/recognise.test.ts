@@ -41,14 +41,8 @@ describe("a document", () => {
   });
 
   it.each([
-    [
-      "argv: [a]\nprompt: x\n",
-      "this could be a job file of Perdure or an OPAL job; say which with --dialect perdure|opal",
-    ],
-    [
-      "prompt: x\nstep: s\ntype: http\n",
-      "this could be an OPAL job or a NoETL task; say which with --dialect opal|noetl",
-    ],
+    ["argv: [a]\nprompt: x\n", "could be a job file of Perdure or an OPAL job; choose with --dialect perdure|opal"],
+    ["prompt: x\nstep: s\ntype: http\n", "could be an OPAL job or a NoETL task; choose with --dialect opal|noetl"],
   ])("that could be two is not guessed: %j", async (text, message) => {
     expect(recognise(parsed(text)) === null || text.includes("argv")).toBe(true);
     await expect(kindOf(text)).rejects.toThrow(message);

@@ -66,7 +66,7 @@ it(
     await program.says("store_down: the database is not accepting writes (disk I/O error)");
     const sick = await perdureIn(place, ["doctor", "--data", place.data]);
     expect(sick.code).toBe(1);
-    expect(sick.stdout).toMatch(/problem +store +the server takes no writes: sqlite: .*disk I\/O error/);
+    expect(sick.stdout).toMatch(/problem +store +the server refuses writes: {2}sqlite: .*disk I\/O error/);
     expect((await perdureIn(place, ["ps", "--data", place.data])).code).toBe(0); // reads continue
 
     limit("unlimited");
@@ -99,7 +99,7 @@ it(
     const sick = await perdureIn(place, ["doctor", "--server", server.url, ...token]);
     expect(sick.code).toBe(1);
     expect(sick.stdout).toMatch(
-      /problem +store +the server takes no writes: sqlite: .*perdure\.db was deleted or moved/,
+      /problem +store +the server refuses writes: sqlite: .*perdure\.db was deleted or moved/,
     );
     expect(existsSync(place.data)).toBe(false); // it would block the one that is moved back
 

@@ -56,7 +56,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
   });
 
   it.each([
-    ["a module that does not exist", ["--tasks", "./none.js"], /there is no file \.\/none\.js/],
+    ["a module that does not exist", ["--tasks", "./none.js"], /file "\.\/none\.js" does not exist/],
     ["an address of another database", ["--db", "mysql://x"], /got "mysql:…"/],
     ["the keyword form of a PostgreSQL address", ["--db", "host=db password=hidden"], /--db:/],
     ["an open network without TLS", ["--host", "0.0.0.0"], /--insecure/],

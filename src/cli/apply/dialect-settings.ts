@@ -30,6 +30,6 @@ export function unusedSettings(context: Pick<CommandContext, "given" | "io">): s
   if (keys.length === 0) return [];
   const config = loadConfig(context, keys);
   const set = keys.filter((key) => config.isSet(key));
-  const why = `--preset ${preset} has the numbers of its document; a file given with -f goes by what is set`;
-  return set.map((key) => `${config.blameOf(key)} is not looked at: ${why}`);
+  const why = `--preset ${preset} has the numbers of its document; the setting applies to files passed with -f`;
+  return set.map((key) => `${config.blameOf(key)} is ignored: ${why}`);
 }

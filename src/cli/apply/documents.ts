@@ -5,7 +5,7 @@ import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { Dialect } from "../../dialects/dialect.ts";
 import { candidates, DIALECTS, dialectOf, documentsWithin } from "../../dialects/registry.ts";
-import { type CliError, usageError } from "../exit.ts";
+import { type CliError, choiceError, missingFileError, usageError } from "../exit.ts";
 import { bytesOf, EMPTY, TOP_KEYS } from "../input/job-file.ts";
 import type { Io } from "../io.ts";
 import { readSmallFile, readYamlDocuments, textIn, type YamlPath, type YamlText } from "../yaml/read.ts";
@@ -50,7 +50,7 @@ export async function documentsOf({
       name === "-"
         ? [await bytesOf(stdin), "stdin"]
         : [readSmallFile(resolve(io.cwd, name), name, YAML_LIMITS.bytes + 1), name];
-    if (bytes === null) throw usageError(`there is no file ${show(name)}; name another, or - for standard input`);
+    if (bytes === null) throw missingFileError(name, "pass another, or - for standard input");
     const dir = name === "-" ? io.cwd : dirname(resolve(io.cwd, name));
     for (const yaml of readYamlDocuments(textIn(bytes, file), file).flatMap(each)) {
       found.push({ yaml, dir, dialect: chosen === undefined ? kindOf(yaml) : chosen });
@@ -67,9 +67,7 @@ function each(yaml: YamlText): YamlText[] {
 function chosenKind(name: string): Dialect | null {
   if (name === OURS) return null;
   if (KINDS.includes(name)) return dialectOf(name);
-  const near = nearest(name, KINDS);
-  const hint = near === null ? "" : `. Did you mean ${show(near)}?`;
-  throw usageError(`--dialect: got ${show(name)}; give one of ${KINDS.join(", ")}${hint}`);
+  throw choiceError("--dialect", name, KINDS);
 }
 
 function kindOf(yaml: YamlText): Dialect | null {
@@ -86,7 +84,7 @@ function kindOf(yaml: YamlText): Dialect | null {
   const ours = own === "likely" ? [{ name: OURS, called: "a job file of Perdure" }] : [];
   const could = [...ours, ...found];
   const called = could.map((each) => each.called).join(" or ");
-  throw yaml.error([], `this could be ${called}; say which with --dialect ${could.map(({ name }) => name).join("|")}`);
+  throw yaml.error([], `could be ${called}; choose with --dialect ${could.map(({ name }) => name).join("|")}`);
 }
 
 /** Whether a document is a job file of ours: sure if it has a word of ours and none that we do not know, likely by words that

@@ -66,7 +66,7 @@ async function storedOf(
   if (target.kind === "store" && !(await (await import("../target/open-store.ts")).storeExists(target))) return [];
   return withPerdure(context, async (perdure) => {
     const found = await nullIfForbidden(existingOf(perdure, jobs, impliedParent(context.io, target)));
-    if (found === null) context.out.note("note: this token may not read, so whether jobs exist already is not shown");
+    if (found === null) context.out.note("note: this token has no scope read, so existing jobs are not shown");
     return found ?? [];
   });
 }

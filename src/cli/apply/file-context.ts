@@ -55,8 +55,8 @@ export class FileContext {
     for (const [name, yaml] of this.#beside) {
       if (!path.startsWith(name)) continue;
       const rest = path.slice(name.length).replace(/^\./, "");
-      const told = withQuotes(error);
-      const message = told.startsWith(name) ? told.slice(name.length).replace(/^\./, "") : told;
+      const whole = withQuotes(error);
+      const message = whole.startsWith(name) ? whole.slice(name.length).replace(/^\./, "") : whole;
       return yaml.error(stepsOf(rest), message.replace(/^: /, ""));
     }
     return this.#document.yaml.error(stepsOf(path), withQuotes(error));
@@ -103,8 +103,8 @@ export class FileContext {
     const { yaml } = this.#document;
     const isEnd = (value: unknown) => typeof value === "string" && value !== "" && path.endsWith(`/${value}`);
     const field = onlyMatch(yaml.value, (value) => value === path) ?? onlyMatch(yaml.value, isEnd);
-    const told = `${show(path)}: it is not beside the file that names it; put it there`;
-    return field === null ? usageError(`${yaml.file}: ${told}`) : yaml.error(field, `${pathOf(field)}: ${told}`);
+    const message = `${show(path)} is not in the folder of the file that names it; put it there`;
+    return field === null ? usageError(`${yaml.file}: ${message}`) : yaml.error(field, `${pathOf(field)}: ${message}`);
   }
 }
 

@@ -52,7 +52,7 @@ export async function readJobFiles(wish: ReadJobsRequest): Promise<ReadJobsResul
     return readForeign(document, { settings, parameters, documents: others, onParameters });
   });
   if (Object.keys(wish.parameters).length > 0 && !isAsked) {
-    throw usageError("--param: nothing in these files takes parameters; leave it out");
+    throw usageError("--param: these files take no parameters; leave it out");
   }
   return { jobs: read.flatMap(({ jobs }) => jobs), notes: read.flatMap(({ notes }) => notes) };
 }

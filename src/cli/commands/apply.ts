@@ -40,7 +40,7 @@ export const apply: CliCommand = {
   ],
   ...withDialectHelp("apply", {
     about:
-      "Recognises what a file is where that is certain; --dialect names it. A file may hold several documents, " +
+      "The kind of a file is detected if there is no doubt, else named with --dialect. A file can have several documents, " +
       "with --- between them. With a mistake in one, no job of any is stored; one whose key belongs to another job is refused " +
       "for itself. What a document asks for and Perdure cannot do is " +
       "printed as a note. With --wait, exits as `perdure wait` does.",

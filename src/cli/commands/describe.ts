@@ -1,5 +1,5 @@
-/** `perdure describe`: a job with all that is recorded of it, on one page: what it is, its state, its attempts, its children, and
- *  what happened, as events. In our own terms, whatever the job came from; with -o in those of another system. */
+/** `perdure describe`: everything recorded about a job on one page: state, attempts, children and events. In Perdure's terms,
+ *  whatever system the job came from; with -o in those of another system. */
 
 import { showMs } from "../../core/duration.ts";
 import { explain } from "../../core/explain/explain.ts";
@@ -36,7 +36,7 @@ export const describe: CliCommand = {
     ...READING,
   ],
   ...withDialectHelp("describe", {
-    about: "A job with all that is recorded of it, on one page. With --json: job, attempts, children and events.",
+    about: "Its state, attempts, children and events, on one page.",
     examples: ["perdure describe job_01m7gekg9zevv9a6xvvwmt1v8g"],
   }),
 

@@ -22,10 +22,10 @@ export const simulate: CliCommand = {
   ],
   ...withDialectHelp("simulate", {
     about:
-      "Plays outcomes through the real decisions and prints the schedule: each run, what is decided after it and by which rule, " +
-      "the wait and its range under jitter, the charge, and where it ends. Nothing is stored or started. Outcomes: " +
-      `${OUTCOME_FORMS}. A lost worker is taken to be noticed at once, and the next to be free when the job is due. Exits ` +
-      "with 0 however the job ends.",
+      "Feeds outcomes to the code that decides on real jobs, and prints each attempt: the decision after it and its rule, the " +
+      "wait and its range under jitter, the count against its limit, and how the job ends. Nothing is stored or started. " +
+      `Outcomes: ${OUTCOME_FORMS}. A lost worker is assumed to be noticed at once, and another to be free when the job is ` +
+      "due. Exits with 0 however the job ends.",
     examples: [
       "perdure simulate --max-attempts 5 --backoff 2s --outcomes fail,fail,ok",
       "perdure simulate -f task.yaml --outcomes fail,lost,fail,ok --jitter 0 --json",

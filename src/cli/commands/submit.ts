@@ -31,9 +31,9 @@ export const submit: CliCommand = {
   ],
   ...withDialectHelp("submit", {
     about:
-      "Prints the id of each job once it is stored. A file has one job, or many under `jobs:`; with a mistake in it none of " +
-      "them is stored. A command is a job of kind exec; it runs in this directory if its worker is on this machine, else in " +
-      "a directory of its own. With --wait, exits as `perdure wait` does.",
+      "Prints the id of each job once it is stored. A file has one job, or many under `jobs:`; with a mistake in it no job is " +
+      "stored. A command is a job of kind exec; it runs in this directory if its worker is on this machine, else in " +
+      "a new directory. With --wait, exits as `perdure wait` does.",
     examples: [
       "perdure submit resize --input '{\"width\": 640}' --queue images",
       "perdure submit mail -p to=a@example.org -p tries:=3 --key mail-17",

@@ -3,7 +3,7 @@
 import { resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
-import { usageError } from "../exit.ts";
+import { missingFileError, valueError } from "../exit.ts";
 import { requireOwned } from "../input/read-file.ts";
 import type { Io } from "../io.ts";
 import { readYamlFile, type YamlText } from "../yaml/read.ts";
@@ -36,14 +36,14 @@ export function readConfigFile({ io, named }: { io: Pick<Io, "cwd" | "env">; nam
 function found({ cwd, env }: Pick<Io, "cwd" | "env">, named: string | undefined): YamlText | null {
   const [from, name] = named === undefined ? ["PERDURE_CONFIG", env.PERDURE_CONFIG || undefined] : ["--config", named];
   if (name !== undefined) {
-    if (name.trim() === "" || name.includes("\0")) throw usageError(`${from}: got ${show(name)}; give a file`);
+    if (name.trim() === "" || name.includes("\0")) throw valueError(from, name, "a file");
     const file = readYamlFile(resolve(cwd, name), name);
-    if (file === null) throw usageError(`${from}: there is no file ${show(name)}; name another, or leave it out`);
+    if (file === null) throw missingFileError(name, "pass another, or leave it out", from);
     return file;
   }
   for (const each of NAMES) {
     const path = resolve(cwd, each);
-    const advice = `if you trust it, name it with --config ${each}; it can choose servers to call and modules to run`;
+    const advice = `if you trust it, pass it with --config ${each}; it can choose servers to call and modules to run`;
     const file = readYamlFile(path, each, (descriptor) => requireOwned(descriptor, path, each, advice));
     if (file !== null) return file;
   }
@@ -53,7 +53,7 @@ function found({ cwd, env }: Pick<Io, "cwd" | "env">, named: string | undefined)
 function collect(file: YamlText, value: unknown, path: readonly string[], values: Map<SettingKey, FileValue>): void {
   if (!isPlain(value)) {
     const name = path.length === 0 ? "the file" : path.join(".");
-    throw file.error(path, `${name}: got ${show(value)}; give a map of settings, such as ${exampleOf(path)}`);
+    throw file.error(path, `${name}: got ${show(value)}; must be a map of settings, such as ${exampleOf(path)}`);
   }
   for (const [name, each] of Object.entries(value)) {
     const at = [...path, name];
@@ -86,8 +86,7 @@ function exampleOf(path: readonly string[]): string {
 /** The nearest among its neighbours, else among all: who writes `port` at the top means `server.port`. */
 function unknown(file: YamlText, path: readonly string[]): Error {
   const key = path.join(".");
-  if (KEYS.some((each) => each === key))
-    return file.error(path, `${key}: a dot is a step deeper; write ${nested(key)}`);
+  if (KEYS.some((each) => each === key)) return file.error(path, `${key}: a dot is a nested key; write ${nested(key)}`);
   const group = [...path.slice(0, -1), ""].join(".");
   const last = path.at(-1) ?? "";
   const beside = [...new Set(KEYS.filter((each) => each.startsWith(group)).map((each) => stepAfter(each, group)))];
@@ -95,7 +94,7 @@ function unknown(file: YamlText, path: readonly string[]): Error {
   const sibling = nearest(last, beside);
   const meant = sibling === null ? (same ?? nearest(key, KEYS)) : group + sibling;
   const hint = meant === null ? "see `perdure config` for all settings" : `did you mean ${meant}?`;
-  return file.error(path, `${key}: there is no such setting; ${hint}`);
+  return file.error(path, `${key}: setting does not exist; ${hint}`);
 }
 
 /** As YAML has it. */

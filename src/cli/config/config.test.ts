@@ -145,46 +145,52 @@ describe("a setting", () => {
   });
 
   it.each<[Given, string]>([
-    [{ env: { PERDURE_PORT: "abc" } }, 'PERDURE_PORT: got "abc"; give a whole number from 0 to 65535'],
-    [{ args: ["--port", "65536"] }, "--port: got 65536; give a whole number from 0 to 65535"],
-    [{ env: { PERDURE_LEASE: "15" } }, 'PERDURE_LEASE: got "15"; give a time with its unit'],
+    [{ env: { PERDURE_PORT: "abc" } }, 'PERDURE_PORT: got "abc"; must be a whole number from 0 to 65535'],
+    [{ args: ["--port", "65536"] }, "--port: got 65536; must be a whole number from 0 to 65535"],
+    [{ env: { PERDURE_LEASE: "15" } }, 'PERDURE_LEASE: got "15"; must be a time with its unit'],
     [
       { args: ["--lease", "100ms"] },
-      '--lease: got "100ms"; give a time with its unit, such as 500ms, 30s, 5m, 2h or 1d; at least 300ms',
+      '--lease: got "100ms"; must be a time with its unit, such as 500ms, 30s, 5m, 2h or 1d; at least 300ms',
     ],
     [{ args: ["--body-limit", "10 parsecs"] }, "from 1kB to 1GB"],
-    [{ env: { PERDURE_ISOLATE: "maybe" } }, 'PERDURE_ISOLATE: got "maybe"; give true or false'],
-    [{ args: ["--log-level", "wran"] }, '--log-level: got "wran"; give error, warn, info, debug. Did you mean warn?'],
+    [{ env: { PERDURE_ISOLATE: "maybe" } }, 'PERDURE_ISOLATE: got "maybe"; must be true or false'],
+    [
+      { args: ["--log-level", "wran"] },
+      '--log-level: got "wran"; must be one of error, warn, info, debug. Did you mean warn?',
+    ],
     [{ args: ["--label", "gpu"] }, "--label: got"],
     [{ args: ["--label", "a=1,a=2"] }, "each name once"],
     [{ args: ["--queue", "a,,b"] }, "none of them empty"],
     [{ env: { OPAL_RETRY_BACKOFFS: "3,x" } }, "OPAL_RETRY_BACKOFFS: got"],
     [{ env: { PERDURE_OPAL_ENGINE: '["a' } }, "PERDURE_OPAL_ENGINE: got"],
-    [{ args: ["--server", "localhost"] }, '--server: got "localhost"; give an address such as'],
-    [{ args: ["--server", "host.example:4400"] }, '--server: got "host.example:4400"; give an address such as'],
-    [{ args: ["--server", "http://a b"] }, "--server: got something else (not shown, as it may hold a password); give"],
+    [{ args: ["--server", "localhost"] }, '--server: got "localhost"; must be an address such as'],
+    [{ args: ["--server", "host.example:4400"] }, '--server: got "host.example:4400"; must be an address such as'],
+    [
+      { args: ["--server", "http://a b"] },
+      "--server: got something else (not shown, as it may hold a password); must be",
+    ],
     [{ args: ["--server", "me:geheim@host"] }, "--server: got something else (not shown, as it may hold a password)"],
     [{ args: ["--server", `pdr_01234567_geheim`] }, "--server: got something else (not shown, as it may hold"],
     [
       { env: { PERDURE_DATA: "postgres://u:geheim@h/d" } },
-      "PERDURE_DATA: got an address (not shown, as it may hold a password); give a directory",
+      "PERDURE_DATA: got an address (not shown, as it may hold a password); must be a directory",
     ],
-    [file("server:\n  port: '80'"), 'perdure.yaml:2:3: server.port: got "80"; give a whole number from 0 to 65535'],
-    [file("server:\n  lease: 15"), "perdure.yaml:2:3: server.lease: got 15; give a time with its unit"],
-    [file("server: {insecure: 'no'}"), 'perdure.yaml:1:10: server.insecure: got "no"; give true or false'],
-    [file("server:\n  prot: 80"), "perdure.yaml:2:3: server.prot: there is no such setting; did you mean server.port?"],
-    [file("port: 80"), "perdure.yaml:1:1: port: there is no such setting; did you mean server.port?"],
-    [file("servr: {}"), "perdure.yaml:1:1: servr: there is no such setting; did you mean server?"],
-    [file("server.port: 80"), "perdure.yaml:1:1: server.port: a dot is a step deeper; write `server: { port: … }`"],
+    [file("server:\n  port: '80'"), 'perdure.yaml:2:3: server.port: got "80"; must be a whole number from 0 to 65535'],
+    [file("server:\n  lease: 15"), "perdure.yaml:2:3: server.lease: got 15; must be a time with its unit"],
+    [file("server: {insecure: 'no'}"), 'perdure.yaml:1:10: server.insecure: got "no"; must be true or false'],
+    [file("server:\n  prot: 80"), "perdure.yaml:2:3: server.prot: setting does not exist; did you mean server.port?"],
+    [file("port: 80"), "perdure.yaml:1:1: port: setting does not exist; did you mean server.port?"],
+    [file("servr: {}"), "perdure.yaml:1:1: servr: setting does not exist; did you mean server?"],
+    [file("server.port: 80"), "perdure.yaml:1:1: server.port: a dot is a nested key; write `server: { port: … }`"],
     [
       file("agent: { retry.legionary.maxAttempts: 2 }"),
-      "perdure.yaml:1:10: agent.retry.legionary.maxAttempts: a dot is a step deeper; " +
+      "perdure.yaml:1:10: agent.retry.legionary.maxAttempts: a dot is a nested key; " +
         "write `agent: { retry: { legionary: { maxAttempts: … } } }`",
     ],
-    [file("zzzzzzzzzzz: 1"), "perdure.yaml:1:1: zzzzzzzzzzz: there is no such setting; see `perdure config`"],
-    [file("__proto__: {polluted: 1}"), "perdure.yaml:1:1: __proto__: there is no such setting"],
-    [file("- a"), 'perdure.yaml:1:1: the file: got ["a"]; give a map of settings'],
-    [file("server: 5"), "perdure.yaml:1:1: server: got 5; give a map of settings, such as `host: …`"],
+    [file("zzzzzzzzzzz: 1"), "perdure.yaml:1:1: zzzzzzzzzzz: setting does not exist; see `perdure config`"],
+    [file("__proto__: {polluted: 1}"), "perdure.yaml:1:1: __proto__: setting does not exist"],
+    [file("- a"), 'perdure.yaml:1:1: the file: got ["a"]; must be a map of settings'],
+    [file("server: 5"), "perdure.yaml:1:1: server: got 5; must be a map of settings, such as `host: …`"],
     [file("token: [geheim]"), "perdure.yaml:1:1: token: got a value that is not shown"],
     [file("a: b: c"), "perdure.yaml:1:4: a second colon"],
   ])("with a mistake is refused: %j", (given, message) => {
@@ -255,9 +261,9 @@ describe("the file", () => {
     expect(load({ files: named, env }).sourceOf("workers")).toBe("other.json:1");
     expect(load({ files: named, env, args: ["--config", "perdure.json"] }).integer("workers")).toBe(3);
     expect(refusal({ args: ["--config", "none.yaml"] })).toBe(
-      '--config: there is no file "none.yaml"; name another, or leave it out',
+      '--config: file "none.yaml" does not exist; pass another, or leave it out',
     );
-    expect(refusal({ env: { PERDURE_CONFIG: "none" } })).toContain("PERDURE_CONFIG: there is no file");
-    expect(refusal({ args: ["--config="] })).toContain('--config: got ""; give a file');
+    expect(refusal({ env: { PERDURE_CONFIG: "none" } })).toContain('PERDURE_CONFIG: file "none" does not exist');
+    expect(refusal({ args: ["--config="] })).toContain('--config: got ""; must be a file');
   });
 });

@@ -25,7 +25,7 @@ import { shownValue } from "./show-value.ts";
 
 const CONFIG: CommandOption = {
   ...{ name: "config", type: "string", value: "FILE" },
-  help: "The file of settings. Default: PERDURE_CONFIG, or perdure.yaml here.",
+  help: "The settings file. Default: PERDURE_CONFIG, or perdure.yaml here.",
 };
 
 interface EffectiveSetting {

@@ -15,10 +15,10 @@ import type {
 } from "./setting.ts";
 import { showBytes, showMemory, showSpan } from "./show-value.ts";
 
-/** What was given, and what to give instead; who catches it says where. */
+/** A wrong value, and what is allowed; the caller adds the source of the value. */
 export class BadValue extends Error {
-  constructor(setting: Setting, given: unknown, give: string) {
-    super(`got ${shown(setting, given)}; give ${give}`);
+  constructor(setting: Setting, given: unknown, allowed: string) {
+    super(`got ${shown(setting, given)}; must be ${allowed}`);
   }
 }
 
@@ -92,10 +92,10 @@ function textOf(setting: TextSetting, given: unknown): string {
   if (oneOf !== undefined) {
     if (typeof given === "string" && oneOf.includes(given)) return given;
     const near = typeof given === "string" ? nearest(given, oneOf) : null;
-    throw new BadValue(setting, given, oneOf.join(", ") + (near === null ? "" : `. Did you mean ${near}?`));
+    throw new BadValue(setting, given, `one of ${oneOf.join(", ")}${near === null ? "" : `. Did you mean ${near}?`}`);
   }
   if (!isFilled(given)) throw new BadValue(setting, given, "a text of 1 to 4096 characters");
-  if (fits !== undefined && !fits.test(given)) throw new BadValue(setting, given, fits.give);
+  if (fits !== undefined && !fits.test(given)) throw new BadValue(setting, given, fits.allowed);
   return given;
 }
 
@@ -122,7 +122,7 @@ function durationOf(setting: DurationSetting, given: unknown): number | null {
     ...(min > 0 ? [`at least ${showSpan(min)}`] : []),
     ...(max < Number.POSITIVE_INFINITY ? [`at most ${showSpan(max)}`] : []),
   ];
-  const give = [
+  const allowed = [
     `a time with its unit, such as 500ms, 30s, 5m, 2h or 1d${forever ? ", or forever" : ""}`,
     ...(bounds.length > 0 ? [bounds.join(" and ")] : []),
   ].join("; ");
@@ -130,10 +130,10 @@ function durationOf(setting: DurationSetting, given: unknown): number | null {
   try {
     if (typeof given === "string") ms = toMs(given, setting.key);
   } catch {
-    // Told below, in words of ours.
+    // Reported below, with the limits of the setting.
   }
   if (ms >= min && ms <= max) return ms;
-  throw new BadValue(setting, given, give);
+  throw new BadValue(setting, given, allowed);
 }
 
 const UNITS: Readonly<Record<string, number>> = {
@@ -158,7 +158,7 @@ function memoryOf(setting: SizeSetting, given: unknown): number {
   try {
     bytes = toBytes(typeof given === "string" ? given.trim() : given, key);
   } catch {
-    // Told below, in words of ours.
+    // Reported below, with the limits of the setting.
   }
   if (bytes >= min && bytes <= max) return bytes;
   throw new BadValue(setting, given, `a size such as 512m or 8g, from ${showMemory(min)} to ${showMemory(max)}`);
@@ -185,16 +185,16 @@ function listOf(setting: Setting, given: unknown): string[] {
 }
 
 function labelsOf(setting: Setting, given: unknown): Record<string, string> {
-  const give = "a list such as gpu=a100,zone=b (in a file: [gpu=a100], or a map of names and texts), each name once";
+  const allowed = "a list such as gpu=a100,zone=b (in a file: [gpu=a100], or a map of names and texts), each name once";
   const isMap = typeof given === "object" && given !== null && !Array.isArray(given);
   const pairs = isMap ? Object.entries(given) : Array.isArray(given) ? given.map(pairOf) : [];
   const labels: Record<string, string> = Object.create(null);
   for (const [name, value] of pairs) {
-    if (!isFilled(name) || !isFilled(value) || Object.hasOwn(labels, name)) throw new BadValue(setting, given, give);
+    if (!isFilled(name) || !isFilled(value) || Object.hasOwn(labels, name)) throw new BadValue(setting, given, allowed);
     labels[name] = value;
   }
   if (isMap || Array.isArray(given)) return labels;
-  throw new BadValue(setting, given, give);
+  throw new BadValue(setting, given, allowed);
 }
 
 function pairOf(item: unknown): [unknown, unknown] {

@@ -24,7 +24,7 @@ export interface TextSetting extends CommonSetting {
   readonly default?: SettingDefault<string>;
   readonly oneOf?: readonly string[];
   /** With what to say of a text that does not fit. */
-  readonly fits?: { readonly test: (text: string) => boolean; readonly give: string };
+  readonly fits?: { readonly test: (text: string) => boolean; readonly allowed: string };
 }
 
 export interface IntegerSetting extends CommonSetting {

@@ -68,7 +68,7 @@ export const SERVER_SETTINGS = [
     env: "PERDURE_ALLOW_HOSTS",
     type: "list",
     value: "HOST",
-    help: "Names under which the server may be asked for, besides its own address.",
+    help: "Host names that clients may use for the server, besides its own address.",
   },
   {
     key: "server.bodyLimit",
@@ -78,7 +78,7 @@ export const SERVER_SETTINGS = [
     default: 10_000_000,
     min: 1_000,
     max: 1_000_000_000,
-    help: "The largest request that is read.",
+    help: "The largest request that is accepted.",
   },
   {
     key: "server.maxConnections",
@@ -88,7 +88,7 @@ export const SERVER_SETTINGS = [
     min: 1,
     max: 1_000_000,
     default: 2_000,
-    help: "Connections at a time. A quarter is kept for callers with a valid token.",
+    help: "Connections at a time. A quarter is reserved for clients with a valid token.",
   },
   {
     key: "server.maxConnectionsPerAddress",
@@ -98,7 +98,7 @@ export const SERVER_SETTINGS = [
     min: 1,
     max: 1_000_000,
     default: 256,
-    help: "Connections of one address that have sent no valid token; of more, the oldest are closed.",
+    help: "Connections of one address without a valid token; above this, the oldest are closed.",
   },
   {
     key: "server.laneQuota",
@@ -134,7 +134,7 @@ export const SERVER_SETTINGS = [
     min: 0,
     max: 1_000_000_000_000,
     default: 1_000_000_000,
-    help: "The most that one attempt may leave.",
+    help: "The limit for the files of one attempt.",
   },
   // No option: arguments can be seen by everybody on the machine.
   {
@@ -144,9 +144,9 @@ export const SERVER_SETTINGS = [
     secret: "all",
     fits: {
       test: (text: string) => text.split(/[\s,]+/).every((each) => each === "" || isSecretText(each)),
-      give: `${SECRET_ALLOWED}; several with commas between them, the one that signs first`,
+      allowed: `${SECRET_ALLOWED}; several with commas between them, the one that signs first`,
     },
-    help: "With what the server signs; the same for all servers of a database.",
+    help: "The signing secret of the server; the same for all servers of a database.",
   },
   {
     key: "server.secretFile",
@@ -154,7 +154,7 @@ export const SERVER_SETTINGS = [
     env: "PERDURE_SECRET_FILE",
     type: "text",
     value: "FILE",
-    help: "The file of the signing secrets. Default: secret, in the data.",
+    help: "The file of the signing secrets. Default: secret, in the data directory.",
   },
   {
     key: "server.lease",
@@ -164,7 +164,7 @@ export const SERVER_SETTINGS = [
     default: DEFAULTS.lease,
     min: LIMITS.lease.from,
     max: LIMITS.lease.to,
-    help: "How long a worker may be silent before its jobs are given to others.",
+    help: "How long a worker may be silent before its attempts count as lost.",
   },
   {
     key: "server.retention.succeeded",
@@ -198,7 +198,7 @@ export const SERVER_SETTINGS = [
     value: "LEVEL",
     oneOf: ["error", "warn", "info", "debug"],
     default: "info",
-    help: "What is logged: error, warn, info or debug.",
+    help: "The lowest level that is logged: error, warn, info or debug.",
   },
   {
     key: "server.logFormat",

@@ -33,7 +33,7 @@ export const WORKER_SETTINGS = [
     type: "number",
     min: 0,
     max: 100_000,
-    help: "Cpus that the jobs of one worker may take. Default: all of the host's, which its workers share.",
+    help: "CPUs that the jobs of one worker may take. Default: all of the host, shared by its workers.",
   },
   {
     key: "worker.memory",
@@ -43,7 +43,7 @@ export const WORKER_SETTINGS = [
     binary: true,
     min: 0,
     max: 2 ** 50,
-    help: "Memory that the jobs of one worker may take. Default: all of the host's, which its workers share.",
+    help: "Memory that the jobs of one worker may take. Default: all of the host, shared by its workers.",
   },
   {
     key: "worker.tasks",
@@ -51,7 +51,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_TASKS",
     type: "list",
     value: "FILE",
-    help: "Modules with tasks that the worker can run.",
+    help: "A module with tasks for the worker to run.",
   },
   {
     key: "worker.labels",
@@ -59,7 +59,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_LABELS",
     type: "labels",
     value: "NAME=VALUE",
-    help: "What the worker has; jobs may ask for it.",
+    help: "A property of the worker that jobs may require.",
   },
   {
     key: "worker.runtimes",
@@ -67,7 +67,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_RUNTIMES",
     type: "list",
     value: "NAME",
-    help: "Runtimes that the worker offers.",
+    help: "A runtime of the worker that jobs may require.",
   },
   {
     key: "worker.queues",
@@ -75,7 +75,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_QUEUES",
     type: "list",
     value: "NAME",
-    help: "Only jobs of this queue. Default: all queues.",
+    help: "Take only jobs of this queue. Default: all queues.",
   },
   {
     key: "worker.name",
@@ -83,7 +83,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_WORKER_NAME",
     type: "text",
     value: "NAME",
-    help: "Shown to people. Default: host and process id.",
+    help: "The name of the worker. Default: host and process id.",
   },
   {
     key: "worker.kinds",
@@ -92,7 +92,7 @@ export const WORKER_SETTINGS = [
     type: "list",
     value: "KIND",
     default: ["exec", "http"],
-    help: "Kinds of jobs to run, besides those of the modules. Default: exec,http.",
+    help: "A kind of job to run, besides those of the modules. Default: exec,http.",
   },
   {
     key: "worker.grace",
@@ -101,7 +101,7 @@ export const WORKER_SETTINGS = [
     type: "duration",
     default: 30_000,
     max: DAY,
-    help: "How long jobs may go on when the worker is asked to stop.",
+    help: "How long running jobs may take to finish at a shutdown.",
   },
   {
     key: "worker.allowEnv",
@@ -109,7 +109,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_ALLOW_ENV",
     type: "list",
     value: "NAME",
-    help: "Names such as PATH that commands may set, or * for all.",
+    help: "A protected variable such as PATH that jobs may set, or * for all.",
   },
   {
     key: "worker.allowAddresses",
@@ -117,7 +117,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_ALLOW_ADDRESSES",
     type: "list",
     value: "CIDR",
-    help: "Loopback and private addresses that requests may reach.",
+    help: "A loopback or private network that requests may reach.",
   },
   {
     key: "worker.isolate",
@@ -125,7 +125,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_ISOLATE",
     type: "boolean",
     default: false,
-    help: "Each command in a pid namespace of its own, where it can be had.",
+    help: "Run each command in its own pid namespace, if the system allows it.",
   },
   {
     key: "worker.runAs",
@@ -133,7 +133,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_RUN_AS",
     type: "text",
     value: "USER",
-    help: "The user that commands run as: a name, uid:gid, or self. Default: as root perdure or nobody, else self.",
+    help: "The user that commands run as: a name, uid:gid, or self. Default: self; as root, perdure or nobody.",
   },
   {
     key: "worker.dir",
@@ -141,7 +141,7 @@ export const WORKER_SETTINGS = [
     env: "PERDURE_WORKER_DIR",
     type: "text",
     value: "DIR",
-    help: "A directory for the files of attempts. All workers of a host may share it.",
+    help: "A directory for the files of attempts. All workers of a host can share it.",
   },
   {
     key: "worker.scratchAge",
@@ -150,7 +150,7 @@ export const WORKER_SETTINGS = [
     type: "duration",
     default: DAY,
     max: 365 * DAY,
-    help: "How long files of attempts stay there for the next attempt of their job.",
+    help: "How long the files of an attempt are kept on the host for the next attempt of its job.",
   },
   {
     key: "worker.scratchLimit",
@@ -160,7 +160,7 @@ export const WORKER_SETTINGS = [
     min: 0,
     max: 1_000_000_000_000_000,
     default: 2_000_000_000,
-    help: "The most that these files may take in all.",
+    help: "The limit for all of these files.",
   },
   {
     key: "worker.heartbeat",
@@ -170,7 +170,7 @@ export const WORKER_SETTINGS = [
     default: 2_000,
     min: 100,
     max: HOUR,
-    help: "How often the worker says that it is there.",
+    help: "The interval between heartbeats of the worker.",
   },
   {
     key: "worker.lease",
@@ -179,6 +179,6 @@ export const WORKER_SETTINGS = [
     type: "duration",
     min: LIMITS.lease.from,
     max: LIMITS.lease.to,
-    help: "A lease of its own. Default: the server's.",
+    help: "A lease for this worker. Default: that of the server.",
   },
 ] as const satisfies readonly Setting[];

@@ -20,9 +20,9 @@ const SHARED_SETTINGS = [
     value: "DIR",
     fits: {
       test: (text: string) => !/^[a-z][a-z0-9+.-]+:\/\//i.test(text),
-      give: "a directory; addresses are for --db",
+      allowed: "a directory; addresses are for --db",
     },
-    help: "The directory of the data.",
+    help: "The data directory.",
   },
   {
     key: "db",
@@ -31,7 +31,7 @@ const SHARED_SETTINGS = [
     type: "text",
     value: "URL",
     secret: "password",
-    help: "The database: postgres://user@host/name, or a file. Default: in the data.",
+    help: "The database: postgres://user@host/name, or a file. Default: a file in the data directory.",
   },
   {
     key: "schema",
@@ -39,7 +39,7 @@ const SHARED_SETTINGS = [
     env: "PERDURE_SCHEMA",
     type: "text",
     value: "NAME",
-    fits: { test: (text: string) => /^[^\p{Cc}"]{1,63}$/u.test(text), give: "a name of 1 to 63 characters" },
+    fits: { test: (text: string) => /^[^\p{Cc}"]{1,63}$/u.test(text), allowed: "a name of 1 to 63 characters" },
     help: "PostgreSQL: the schema of the tables. Default: perdure.",
   },
   {
@@ -49,18 +49,18 @@ const SHARED_SETTINGS = [
     type: "text",
     value: "URL",
     secret: "password",
-    fits: { test: isAddress, give: "an address such as https://perdure.example:4400" },
-    help: "The server to talk to.",
+    fits: { test: isAddress, allowed: "an address such as https://perdure.example:4400" },
+    help: "The address of the server.",
   },
   // No option: arguments can be seen by everybody on the machine.
-  { key: "token", env: "PERDURE_TOKEN", type: "text", secret: "all", help: "The token to show to the server." },
+  { key: "token", env: "PERDURE_TOKEN", type: "text", secret: "all", help: "The access token for the server." },
   {
     key: "tokenFile",
     flag: "token-file",
     env: "PERDURE_TOKEN_FILE",
     type: "text",
     value: "FILE",
-    help: "A file with the token.",
+    help: "A file with the access token.",
   },
   {
     key: "namespace",
@@ -69,7 +69,7 @@ const SHARED_SETTINGS = [
     type: "text",
     default: "default",
     value: "NAME",
-    fits: { test: (text: string) => isName(text), give: "a name of 1 to 200 characters" },
+    fits: { test: (text: string) => isName(text), allowed: "a name of 1 to 200 characters" },
     help: "The namespace of jobs and workers.",
   },
 ] as const satisfies readonly Setting[];

@@ -56,8 +56,8 @@ async function brokenWrites(dir: string): Promise<CheckResult[]> {
     return [];
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    const advice = "check the log of the system (`dmesg`), and free space or replace the disk";
-    return [problem(`a file in ${dir} cannot be written and flushed: ${code ?? message}`, advice)];
+    const advice = "check the system log (`dmesg`), and free space or replace the disk";
+    return [problem(`cannot write and flush a file in ${dir}: ${code ?? message}`, advice)];
   }
 }
 
@@ -66,7 +66,7 @@ export function judgeDisk(free: number, whole: number): CheckResult {
   const share = whole > 0 ? free / whole : 1;
   const words = `${rounded(free)} free, ${Math.floor(share * 100)} %`;
   if (share >= LOW_SHARE && free >= LOW_BYTES) return ok(words);
-  return warning(`little room: ${words}`, "make room; without any, jobs can be neither stored nor settled");
+  return warning(`low disk space: ${words}`, "free some space; without any, jobs can be neither stored nor finished");
 }
 
 function rounded(bytes: number): string {
@@ -83,14 +83,14 @@ export async function checkSettings({ given, io }: CommandContext): Promise<Chec
   try {
     const values = readConfigFile({ io, named: given.text("config") });
     const files = new Set([...values.values()].map(({ source }) => source.replace(/:\d+$/, "")));
-    found.push(ok(files.size === 0 ? "no file of settings" : `${[...files].join(", ")} is in order`));
+    found.push(ok(files.size === 0 ? "no settings file" : `${[...files].join(", ")} is valid`));
   } catch (error) {
-    found.push(problem(errorText(error), "mend the file"));
+    found.push(problem(errorText(error), "fix the file"));
   }
   return [...found, ...wrongVariables(io), ...unknownVariables(io.env).map((text) => note(text))];
 }
 
-/** Each for itself, and without the file, which has been looked at. */
+/** Each variable by itself, and without the file, which has been checked. */
 function wrongVariables(io: CommandContext["io"]): CheckResult[] {
   const alone = { ...io, cwd: "/dev/null", env: { ...io.env, PERDURE_CONFIG: undefined } };
   return KEYS.flatMap((key) => {
@@ -100,7 +100,7 @@ function wrongVariables(io: CommandContext["io"]): CheckResult[] {
       loadConfig({ io: alone }, [key]);
       return [];
     } catch (error) {
-      return [problem(errorText(error), `change ${env}, or take it back`)];
+      return [problem(errorText(error), `change ${env}, or unset it`)];
     }
   });
 }
@@ -114,7 +114,7 @@ export async function checkData(dir: DataDir, isServed: boolean): Promise<CheckR
   const stat = statSync(dir.path, { throwIfNoEntry: false });
   if (stat === undefined || !stat.isDirectory() || (!isServed && !holdsData(dir))) {
     return [
-      problem(`there is no Perdure data in ${dir.given}`, "start with `perdure up`, or name another with --data"),
+      problem(`no Perdure data in ${dir.given}`, "start with `perdure up`, or pass another directory with --data"),
     ];
   }
   return [writable(dir), ...modes(dir)];
@@ -123,9 +123,9 @@ export async function checkData(dir: DataDir, isServed: boolean): Promise<CheckR
 function writable(dir: DataDir): CheckResult {
   try {
     makeDataDirectory(dir);
-    return ok(`${dir.given} is there and can be written to`);
+    return ok(`${dir.given} exists and is writable`);
   } catch (error) {
-    return problem(errorText(error), "give it to the user who runs Perdure");
+    return problem(errorText(error), "make it writable for the user who runs Perdure");
   }
 }
 
@@ -140,7 +140,7 @@ function modes({ path, given }: DataDir): CheckResult[] {
     const advice = `chmod ${stat.isDirectory() ? "700" : "600"} ${shown}`;
     const message = `${shown} is open to other users (mode ${mode})`;
     if (tokens.includes(name))
-      return [problem(message, `${advice}, and make a new token if somebody may have seen it`)];
+      return [problem(message, `${advice}, and create a new token if somebody may have seen it`)];
     const leaked = `${advice}, and run \`perdure token rotate-secret --after 0s --grace 1m\` if somebody may have seen it`;
     return [name === SECRET_FILE ? problem(message, leaked) : warning(message, advice)];
   });
@@ -167,13 +167,13 @@ async function checkVersion({ url, schema, shown, isData }: StoreTarget): Promis
     if (found === known) return { found: [ok(`${shown} has schema ${known}`)], isCurrent: true };
     const option = isData ? "" : " with the same --db";
     if (found === 0) {
-      const message = `${shown} has no tables of Perdure yet`;
+      const message = `${shown} has no Perdure tables yet`;
       return { found: [warning(message, `run \`perdure migrate\`${option}, or start a server`)], isCurrent: false };
     }
-    const message = `${shown} has schema ${found}, and this version works with ${known}`;
+    const message = `${shown} has schema ${found}, and this version requires ${known}`;
     return { found: [warning(message, `run \`perdure migrate\`${option}`)], isCurrent: false };
   } catch (error) {
-    return { found: [problem(errorText(error), "see what the message says")], isCurrent: false };
+    return { found: [problem(errorText(error), null)], isCurrent: false };
   }
 }
 
@@ -181,8 +181,8 @@ async function checkFile({ url, dir, isData }: StoreTarget): Promise<CheckResult
   if (isPostgres(url)) return [];
   try {
     const faults = await storeFaults({ url, random: Math.random });
-    if (faults.length === 0) return [ok("SQLite finds the file sound")];
-    const advice = `stop all who use it, keep a copy, and restore a backup of ${isData ? dir.given : "it"}`;
+    if (faults.length === 0) return [ok("the SQLite file is intact")];
+    const advice = `stop all processes that use it, keep a copy, and restore a backup of ${isData ? dir.given : "it"}`;
     return faults.map((fault) => problem(`the file is damaged: ${fault}`, advice));
   } catch (error) {
     return [problem(errorText(error), "restore a backup, or choose another file")];

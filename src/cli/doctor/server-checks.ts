@@ -52,11 +52,11 @@ export function ifAllowed(run: () => Promise<readonly CheckResult[]>): () => Pro
 export function judgeVersion(theirs: string, api: number): CheckResult {
   const ours = version();
   if (api !== API_VERSION) {
-    const words = `the server has version ${theirs} with interface ${api}, and this is ${ours} with ${API_VERSION}`;
-    return problem(words, "use the same version here and there");
+    const words = `the server has version ${theirs} with API ${api}, and this is ${ours} with API ${API_VERSION}`;
+    return problem(words, "use the same version on both sides");
   }
   if (theirs === ours) return ok(`the server has the same version, ${ours}`);
-  return warning(`the server has version ${theirs}, and this is ${ours}`, "use the same version here and there");
+  return warning(`the server has version ${theirs}, and this is ${ours}`, "use the same version on both sides");
 }
 
 export async function checkToken({ admin }: PerdureClient): Promise<CheckResult[]> {
@@ -66,8 +66,8 @@ export async function checkToken({ admin }: PerdureClient): Promise<CheckResult[
     return [ok(`the token ${id} (${name}) may ${scopes.join(", ")} in ${where}`)];
   } catch (error) {
     if (isAbout(error, "unauthorized")) {
-      const advice = "set PERDURE_TOKEN, or name a file with another token by --token-file";
-      return [problem("the server does not know this token: it was revoked, is over, or is of another server", advice)];
+      const advice = "set PERDURE_TOKEN, or pass a file with another token as --token-file";
+      return [problem("the server refused the token: it was revoked, has expired, or is of another server", advice)];
     }
     if (isAbout(error, "forbidden")) return [problem(error.message, "check --namespace, or use another token")];
     throw error;
@@ -77,20 +77,20 @@ export async function checkToken({ admin }: PerdureClient): Promise<CheckResult[
 export async function checkStatus({ admin }: PerdureClient): Promise<CheckResult[]> {
   const { store, storeMs, storeFault = null, storeTrouble = null } = await admin.status();
   if (storeFault !== null) {
-    const advice = "remove the cause; the server opens the database again by itself, and logs store_up";
-    return [problem(`the server takes no writes: ${store}: ${storeFault}`, advice)];
+    const advice = "remove the cause; the server then reopens the database, and logs store_up";
+    return [problem(`the server refuses writes: ${store}: ${storeFault}`, advice)];
   }
   if (storeTrouble !== null) return [judgeTrouble(store, storeTrouble)];
-  return [ok(`${store}, behind the server${typeof storeMs === "number" ? `; it answers in ${showMs(storeMs)}` : ""}`)];
+  return [ok(`${store} of the server${typeof storeMs === "number" ? ` answers in ${showMs(storeMs)}` : ""}`)];
 }
 
 function judgeTrouble(store: string, { kind, cause, requests, forMs }: StoreTrouble): CheckResult {
   const advice =
     kind === "full"
-      ? "free space on the disk of the database; nothing has to be restarted"
+      ? "free space on the disk of the database; no restart is needed"
       : "check the database; the server logs store.trouble with the cause, and store.trouble_over when it works again";
   const count = `${requests} ${requests === 1 ? "request" : "requests"} failed in ${showMs(forMs)}`;
-  return problem(`the store of the server (${store}) is ${kind}: ${cause ?? "no cause shown"}; ${count}`, advice);
+  return problem(`the store of the server (${store}) is ${kind}: ${cause ?? "cause not reported"}; ${count}`, advice);
 }
 
 /** It works until its next start, which fails; and a secret that was replaced goes on signing. */
@@ -98,7 +98,7 @@ export async function checkSecrets({ admin }: PerdureClient): Promise<CheckResul
   const { secretFault } = await admin.status();
   if (secretFault === undefined) return [note("the server does not report on its signing secrets")];
   if (secretFault === null) return [ok("the server can read its signing secrets")];
-  const advice = "give the file to the user of the server, with mode 600; the server reads it again by itself";
+  const advice = "make the file readable for the user of the server, with mode 600; the server then reloads it";
   return [problem(`the server cannot read its signing secrets: ${secretFault}`, advice)];
 }
 
@@ -116,8 +116,8 @@ export function judgeClock(theirs: number, before: number, after: number): Check
   if (Math.abs(off) - doubt <= SKEW_MS) return ok(words);
   const advice =
     off > 0
-      ? "set both by NTP; a SQLite server whose clock was set back is ahead of it until it is restarted with no unfinished job"
-      : "set both by NTP; instants given here, such as --run-at, mean another moment there";
+      ? "synchronize both with NTP; a SQLite server whose clock was set back stays ahead until it is restarted with no unfinished job"
+      : "synchronize both with NTP; instants passed here, such as --run-at, are another moment there";
   return warning(`${words}: the server is ${off > 0 ? "ahead" : "behind"}`, advice);
 }
 

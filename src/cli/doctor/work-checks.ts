@@ -49,7 +49,7 @@ function orphans(jobs: readonly JobWithWorker[]): CheckResult[] {
   const rest = jobs.length > NAMED ? `, and ${jobs.length - NAMED} more` : "";
   const message = `${many(jobs.length, "job")} in state running without a session: ${named.join(", ")}${rest}`;
   const advice =
-    "a server, or the next engine on this data, requeues them as lost; without one, run `perdure up`, or end them with " +
+    "a server, or the next engine on this data, requeues them as lost; without one, run `perdure up`, or cancel them with " +
     "`perdure cancel ID`";
   return [problem(message, advice)];
 }
@@ -71,8 +71,8 @@ async function* oldest(
 
 function silent({ id, name, running, renewedAt, endedAt }: SessionRow, state: string, now: number): CheckResult[] {
   if (state !== "silent" && state !== "ended") return [];
-  const since = endedAt === null ? `silent for ${showMs(Math.max(0, now - renewedAt))}` : "gone";
-  const advice = "a server, or the next engine on this data, gives them to others; without one, run `perdure up`";
+  const since = endedAt === null ? `silent for ${showMs(Math.max(0, now - renewedAt))}` : "not running any more";
+  const advice = "a server, or the next engine on this data, requeues them; without one, run `perdure up`";
   return [warning(`${many(running, "job")} run by ${name} (${id}), which is ${since}`, advice)];
 }
 
@@ -111,7 +111,7 @@ export async function checkQueues({ queues, workers, jobs }: WorkReader, now: nu
   }
   for (const { first, count } of stuck.values()) found.push(unserved(first, count, isMore, now));
   if (found.length > 0) return found;
-  if (total === 0) return [ok("nothing waits that is due")];
+  if (total === 0) return [ok("no job is due")];
   return [ok(`${many(total, "job")} due, none for ${showMs(STUCK_MS)} without a worker`)];
 }
 
@@ -156,7 +156,7 @@ function unserved(
   const found = runAt > now - STUCK_MS ? warning : problem;
   return found(
     `${many} due for up to ${showMs(now - runAt)}, and no live worker takes ${wanted}`,
-    `start a worker that does; \`perdure explain ${id}\` shows more`,
+    `start such a worker; see \`perdure explain ${id}\``,
   );
 }
 
@@ -164,7 +164,7 @@ export async function checkDeadLetters({ redriveMany }: WorkReader): Promise<Che
   const { jobs, skipped, more } = await redriveMany({}, { dryRun: true });
   const count = jobs.length + skipped.length;
   if (count === 0) return [ok("no dead letters")];
-  const words = `${more ? "more than " : ""}${many(count, "failed job")} for a person to look at`;
+  const words = `${more ? "more than " : ""}${many(count, "dead letter")}: failed jobs that need attention`;
   return [note(words, "see `perdure ps --dead`; then `perdure redrive` or `perdure discard`")];
 }
 

@@ -78,8 +78,8 @@ retry:
   });
 
   it.each([
-    ["", "job.yaml:1:1: the file is empty; give one job"],
-    ["- a", "job.yaml:1:1: got a list; give one job"],
+    ["", "job.yaml:1:1: the file is empty; write a job"],
+    ["- a", "job.yaml:1:1: got a list; write one job"],
     [
       "queue: a",
       "job.yaml:1:1: kind: it is missing; expected kind, such as exec, http or one of your own, or argv with a command.",
@@ -140,7 +140,7 @@ retry:
       "kind: a\nkey:",
       "job.yaml:2:1: key: must be text of 1 to 500 characters, not only spaces, without NUL; got null.",
     ],
-    ["kind: a\nkind: b", 'job.yaml:2:1: the key "kind" is there twice'],
+    ["kind: a\nkind: b", 'job.yaml:2:1: duplicate key "kind"'],
     ["__proto__: {kind: a}", "job.yaml:1:1: __proto__: unknown field"],
   ])("is refused with the place of the mistake: %j", (text, message) => {
     expect(refusal(text)).toContain(message);
@@ -193,7 +193,7 @@ describe("reading a job file", () => {
     writeFileSync(join(cwd, "job.yaml"), "argv: [a]");
     expect((await readJobFile("job.yaml", { cwd }))[0]?.where).toBe("job.yaml:1:1");
     expect((await readJobFile("-", { cwd }, from("argv:", " [é]")))[0]?.entry.input).toEqual({ argv: ["é"] });
-    await expect(readJobFile("none.yaml", { cwd })).rejects.toThrow('there is no file "none.yaml"');
+    await expect(readJobFile("none.yaml", { cwd })).rejects.toThrow('file "none.yaml" does not exist');
     await expect(readJobFile("-", { cwd }, from("x: 1"))).rejects.toThrow("stdin:1:1: x: unknown field");
     await expect(
       readJobFile(

@@ -9,7 +9,7 @@ import { checkHttpInput } from "../../core/input/http-input.ts";
 import type { SubmitEntry } from "../../core/task/task.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
-import { usageError } from "../exit.ts";
+import { missingFileError } from "../exit.ts";
 import type { Io } from "../io.ts";
 import { readYamlBytes, readYamlFile, type YamlPath, type YamlText } from "../yaml/read.ts";
 import { YAML_LIMITS } from "../yaml/scan.ts";
@@ -33,13 +33,13 @@ const EXEC_KEYS = [
 export const TOP_KEYS: readonly string[] = [...JOB_KEYS, ...EXEC_KEYS, "jobs"];
 
 /** Also of a file that has comments alone. */
-export const EMPTY = "the file is empty; give one job, such as `argv: [./backup.sh]`";
+export const EMPTY = "the file is empty; write a job, such as `argv: [./backup.sh]`";
 
 /** `-` is standard input. */
 export async function readJobFile(name: string, io: Pick<Io, "cwd">, stdin = process.stdin): Promise<FileJob[]> {
   if (name === "-") return jobsOf(readYamlBytes(await bytesOf(stdin), "stdin"));
   const file = readYamlFile(resolve(io.cwd, name), name);
-  if (file === null) throw usageError(`there is no file ${show(name)}; name another, or - for standard input`);
+  if (file === null) throw missingFileError(name, "pass another, or - for standard input");
   return jobsOf(file);
 }
 
@@ -61,7 +61,10 @@ export function jobsOf(file: YamlText): FileJob[] {
   if (value === null) throw file.error([], EMPTY);
   if (!isPlain(value)) {
     const got = Array.isArray(value) ? "a list" : show(value);
-    throw file.error([], `got ${got}; give one job, such as \`argv: [./backup.sh]\`, or \`jobs:\` with a list of them`);
+    throw file.error(
+      [],
+      `got ${got}; write one job, such as \`argv: [./backup.sh]\`, or \`jobs:\` with a list of them`,
+    );
   }
   try {
     if (!Object.hasOwn(value, "jobs")) return [jobOf(file, value, "")];
@@ -88,7 +91,7 @@ export function entryOf(value: unknown, path: string): FileJob["entry"] {
   const [task, input] = isExec ? commandOf(fields, path) : workOf(fields, path);
   if (isOver(JSON.stringify(input), LIMITS.payloadBytes)) {
     const at = isExec ? path : fieldPath(path, "input");
-    const allowed = `at most ${LIMITS.payloadBytes} bytes as JSON; store the data elsewhere and give its address`;
+    const allowed = `at most ${LIMITS.payloadBytes} bytes as JSON; store the data elsewhere and pass its address`;
     throw new ConfigError({ path: at, given: null, problem: "too much input", allowed });
   }
   return { task, input, options: optionsOf(fields, path) };

@@ -16,12 +16,12 @@ import { usageError } from "../exit.ts";
 
 export const NO_STDIN: CommandOption = {
   ...{ name: "no-stdin", type: "boolean" },
-  help: "Do not read standard input, though it is a pipe or a file.",
+  help: "Do not read standard input, even if it is a pipe or a file.",
 };
 
 export const STDIN: CommandOption = {
   ...{ name: "stdin", type: "boolean" },
-  help: "Read standard input to its end, whatever it is, and give it to the command.",
+  help: "Read standard input to its end, whatever it is, for the command.",
 };
 
 export interface PipedInput extends StdinFile {
@@ -97,7 +97,7 @@ async function spooled(source: AsyncIterable<Uint8Array>): Promise<PipedInput | 
       bytes += chunk.length;
       if (bytes > MAX_STDIN_BYTES) {
         const limit = `${MAX_STDIN_BYTES / 1_048_576} MiB`;
-        throw usageError(`standard input is over ${limit}; write it to a file, and give the command its path`);
+        throw usageError(`standard input is over ${limit}; write it to a file, and pass its path to the command`);
       }
       hash.update(chunk);
       await file.write(chunk);

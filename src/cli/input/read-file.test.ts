@@ -20,7 +20,7 @@ describe("what is not a plain file is refused at once", () => {
   it("a named pipe as a job, a token, settings, tasks, or an action of a pack", async () => {
     const pipe = namedPipe(tempFile("pipe.yaml"));
     const cwd = dirname(pipe);
-    await expect(readJobFile("pipe.yaml", { cwd })).rejects.toThrow("pipe.yaml: it is a named pipe; give a file");
+    await expect(readJobFile("pipe.yaml", { cwd })).rejects.toThrow("pipe.yaml is a named pipe; pass a file");
     expect(() => readTokenFile(pipe, "")).toThrow("named pipe");
     expect(() => readConfigFile({ io: { cwd, env: {} }, named: "pipe.yaml" })).toThrow("named pipe");
     expect(() => checkModules(["pipe.yaml"], cwd)).toThrow("not a plain file");
@@ -33,11 +33,11 @@ describe("what is not a plain file is refused at once", () => {
   it.each<[string, (dir: string) => unknown, string]>([
     ["server.json", liveServer, "remove it"],
     ["database", databaseOf, "remove it"],
-    [".perdure-outputs", (dir) => outputsOf(dir, "/", "db")(OTHER_STORE), "give a file"],
-    ["secret", (dir) => readSecretFile(join(dir, "secret")), "give a file"],
+    [".perdure-outputs", (dir) => outputsOf(dir, "/", "db")(OTHER_STORE), "pass a file"],
+    ["secret", (dir) => readSecretFile(join(dir, "secret")), "pass a file"],
   ])("a named pipe as %s of a data directory", async (name, read, advice) => {
     const pipe = namedPipe(tempFile(name));
-    await expect(async () => read(dirname(pipe))).rejects.toThrow(`${pipe}: it is a named pipe; ${advice}`);
+    await expect(async () => read(dirname(pipe))).rejects.toThrow(`${pipe} is a named pipe; ${advice}`);
   });
 
   it("no more than a little of a token and of a secret is read", () => {
@@ -54,7 +54,7 @@ describe("what is not a plain file is refused at once", () => {
     ["/dev/zero", "a device"],
     ["/", "a directory"],
   ])("%s: %s", (path, what) => {
-    expect(() => readBounded(path, 1_000, path)).toThrow(`${path}: it is ${what}`);
+    expect(() => readBounded(path, 1_000, path)).toThrow(`${path} is ${what}`);
   });
 
   it("a plain file is read, no further than the limit", () => {

@@ -7,7 +7,7 @@ import { CliError, EXIT, usageError } from "../exit.ts";
 // that nobody writes to would be waited for without end, and a device has none: both are refused.
 
 /** Opens it for reading. `shown` is how people gave it, `advice` what to do about anything but a plain file. */
-export function openPlainSync(path: string, shown: string, advice = "give a file"): number {
+export function openPlainSync(path: string, shown: string, advice = "pass a file"): number {
   // Does not wait for the other end of a named pipe.
   const descriptor = openSync(path, constants.O_RDONLY | (isInherited(path) ? 0 : constants.O_NONBLOCK));
   const stat = fstatSync(descriptor);
@@ -72,7 +72,7 @@ function refuse(stat: Stats, shown: string, advice: string): never {
       : stat.isDirectory()
         ? "a directory"
         : "a device";
-  throw usageError(`${shown}: it is ${what}; ${advice}`);
+  throw usageError(`${shown} is ${what}; ${advice}`);
 }
 
 // Whose file it is. A file that is found, because it lies in the working directory, is believed only if it belongs to

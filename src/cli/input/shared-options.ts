@@ -5,7 +5,7 @@ import { MAX_KEY, MAX_NAME } from "../../core/names.ts";
 import type { PolicyFields, PresetName } from "../../core/policy/policy.ts";
 import { PRESET_NAMES } from "../../core/policy/presets.ts";
 import type { Arguments, CommandOption } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, usageError, valueError } from "../exit.ts";
 import type { Io } from "../io.ts";
 
 /** What names and keys must be, for error messages. */
@@ -24,7 +24,7 @@ export const POLICY_OPTIONS: readonly CommandOption[] = [
     name: "max-attempts",
     type: "string",
     value: "N",
-    help: "Runs in all, the first included. Default: 5, or that of a preset other than default.",
+    help: "Attempts in all, the first included. Default: 5, or that of a preset other than default.",
   },
   {
     name: "backoff",
@@ -32,13 +32,13 @@ export const POLICY_OPTIONS: readonly CommandOption[] = [
     value: "TIME",
     help: "Wait before the first retry: 500ms, 2s, 1m, none. Default: 1s.",
   },
-  { name: "backoff-factor", type: "string", value: "X", help: "Each wait is so many times the last. Default: 2." },
-  { name: "backoff-max", type: "string", value: "TIME", help: "No wait is longer. Default: 1m." },
+  { name: "backoff-factor", type: "string", value: "X", help: "The factor between one wait and the next. Default: 2." },
+  { name: "backoff-max", type: "string", value: "TIME", help: "The longest wait. Default: 1m." },
   {
     name: "jitter",
     type: "string",
     value: "RATIO",
-    help: "Spread waits by up to this, from 0 to below 1. Default: 0.2.",
+    help: "Random variation of waits, from 0 to below 1. Default: 0.2.",
   },
   { name: "retry-on", type: "string", value: "CODES", help: "Retry only these exit codes: 1,75,100-110." },
   { name: "no-retry-on", type: "string", value: "CODES", help: "Never retry these exit codes." },
@@ -49,7 +49,7 @@ export const POLICY_OPTIONS: readonly CommandOption[] = [
     value: "EXPR",
     help: "Give up if true: '{{ attempt > 2 and exit_code == 1 }}'.",
   },
-  { name: "preset", type: "string", value: "NAME", help: `Begin with: ${PRESET_NAMES.join(", ")}.` },
+  { name: "preset", type: "string", value: "NAME", help: `The policy to start from: ${PRESET_NAMES.join(", ")}.` },
 ];
 
 /** Of a new job. */
@@ -72,7 +72,7 @@ export function givenPolicyOf(given: Arguments): PolicyFields {
   if (only !== null) policy.retryOnExitCodes = only;
   if (never !== null) policy.noRetryOnExitCodes = never;
   const both = only?.find((code) => never?.includes(code));
-  if (both !== undefined) throw usageError(`--no-retry-on: ${both} is in --retry-on too; give each code once`);
+  if (both !== undefined) throw usageError(`--no-retry-on: ${both} is also in --retry-on; remove it from one of them`);
   const [retryWhen, stopWhen] = [given.text("retry-when"), given.text("stop-when")];
   if (retryWhen !== undefined) policy.retryWhen = retryWhen;
   if (stopWhen !== undefined) policy.stopWhen = stopWhen;
@@ -82,12 +82,12 @@ export function givenPolicyOf(given: Arguments): PolicyFields {
 function backoffOf(given: Arguments): NonNullable<PolicyFields["backoff"]> {
   if (given.text("backoff") === "none") {
     const other = ["backoff-factor", "backoff-max", "jitter"].find((name) => given.text(name) !== undefined);
-    if (other !== undefined) throw usageError(`--${other}: it means nothing with --backoff none`);
+    if (other !== undefined) throw conflictError(`--${other}`, "--backoff none");
     return { type: "none" };
   }
   const [initial, max] = [timeOf(given, "backoff"), timeOf(given, "backoff-max")];
   const [factor, jitter] = [
-    numberOf(given, "backoff-factor", "a number from 1 on, such as 1.5"),
+    numberOf(given, "backoff-factor", "a number, 1 or more, such as 1.5"),
     numberOf(given, "jitter", "a number from 0 to below 1, such as 0.2"),
   ];
   return {
@@ -105,14 +105,14 @@ export type TimeText = Extract<Duration, string>;
 export function timeOf(given: Arguments, name: string): TimeText | undefined {
   const text = given.text(name);
   if (text === undefined || /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/.test(text.trim())) return text as TimeText;
-  throw usageError(`--${name}: got ${show(text)}; give a time with its unit, such as 500ms, 30s, 5m, 2h or 1d`);
+  throw valueError(`--${name}`, text, "a time with its unit, such as 500ms, 30s, 5m, 2h or 1d");
 }
 
 function numberOf(given: Arguments, name: string, allowed: string): number | undefined {
   const text = given.text(name);
   if (text === undefined) return undefined;
   if (/^\d{1,9}(\.\d{1,9})?$/.test(text)) return Number(text);
-  throw usageError(`--${name}: got ${show(text)}; give ${allowed}`);
+  throw valueError(`--${name}`, text, allowed);
 }
 
 /** `1,75,100-110`; null if it was not given. */
@@ -123,7 +123,7 @@ function codesOf(given: Arguments, name: string): number[] | null {
     const [, first, last = first] = /^\s*(\d{1,3})(?:-(\d{1,3}))?\s*$/.exec(part) ?? [];
     const [from, to] = [Number(first), Number(last)];
     if (!(from >= 1 && from <= to && to <= 255)) {
-      throw usageError(`--${name}: got ${show(part)}; give exit codes from 1 to 255, as in 1,75,100-110`);
+      throw valueError(`--${name}`, part, "exit codes from 1 to 255, as in 1,75,100-110");
     }
     return Array.from({ length: to - from + 1 }, (_, i) => from + i);
   });
@@ -133,7 +133,7 @@ function codesOf(given: Arguments, name: string): number[] | null {
 
 export const ENV: CommandOption = {
   ...{ name: "env", type: "string", value: "NAME[=VALUE]", multiple: true },
-  help: "Set, or pass on, a variable; stored with the job.",
+  help: "Set or pass on an environment variable; it is stored with the job.",
 };
 
 /** `NAME=VALUE` sets, `NAME` passes on what is set here. */
@@ -144,9 +144,9 @@ export function envOf(words: readonly string[], from: Io["env"]): Record<string,
     const name = at < 0 ? word : word.slice(0, at);
     const value = at < 0 ? from[name] : word.slice(at + 1);
     if (!/^[A-Za-z_]\w*$/.test(name)) {
-      throw usageError(`--env: got ${show(word)}; names have letters, digits and _, and begin with no digit`);
+      throw usageError(`--env: got ${show(word)}; a name has letters, digits and _, and does not begin with a digit`);
     }
-    if (value === undefined) throw usageError(`--env ${name}: it is not set here; give ${name}=VALUE`);
+    if (value === undefined) throw usageError(`--env ${name}: not set in this environment; pass ${name}=VALUE`);
     env[name] = value;
   }
   return env;

@@ -15,6 +15,6 @@ it("is searched page by page up to a bound, and then refused: which job is meant
       return { jobs: Array.from({ length: limit }, () => copy), next: "more" };
     },
   };
-  await expect(fullId(perdure, "weekly")).rejects.toThrow('more than 400 jobs may have the name "weekly", use the id');
+  await expect(fullId(perdure, "weekly")).rejects.toThrow('more than 400 jobs may have the name "weekly"; pass the id');
   expect(calls).toBe(20);
 });

@@ -22,8 +22,8 @@ import { usageError } from "../exit.ts";
 export async function referenceHelp(): Promise<string> {
   const { REFERENCE_TEXTS } = await dialects();
   return (
-    `ID stands for a job: its id, ${REFERENCE_TEXTS.join(", ")}, the first characters of an id (4 or ` +
-    "more, with or without job_), or the job's name. The first of these that fits counts; an ambiguous one is refused."
+    `ID is the id of a job, ${REFERENCE_TEXTS.join(", ")}, the first characters of an id (4 or ` +
+    "more, with or without job_), or the job's name. They are tried in this order; an ambiguous one is refused."
   );
 }
 
@@ -91,7 +91,7 @@ async function named(perdure: Pick<Perdure, "jobs">, name: string): Promise<read
   const { jobs, isCut } = await listed(perdure, { name, limit: NAMED_PAGE }, isFirst);
   const first = jobs.filter(isFirst);
   if (isCut && first.length < 2) {
-    throw usageError(`more than ${NAMED_PAGE * MAX_PAGES} jobs may have the name ${show(name)}, use the id of one`);
+    throw usageError(`more than ${NAMED_PAGE * MAX_PAGES} jobs may have the name ${show(name)}; pass the id of one`);
   }
   return first.length > 0 ? first : jobs;
 }
@@ -122,14 +122,14 @@ function onlyOne(text: string, jobs: readonly JobInfo[]): string | null {
   if (jobs.length === 1) return only.id;
   const named = jobs.slice(0, SHOWN).map((job) => `${job.id} (${jobName(job)}, ${job.state})`);
   const more = jobs.length > SHOWN ? ", …" : "";
-  throw usageError(`${text} is ambiguous, use the id of one of these jobs: ${named.join(", ")}${more}`);
+  throw usageError(`${text} is ambiguous; pass the id of one of these jobs: ${named.join(", ")}${more}`);
 }
 
 function notFound(text: string): string {
   const hint = text.startsWith("job_")
     ? `; an id is job_ and 26 characters, or at least the first ${FEWEST} of them`
     : "";
-  return `there is no job with the id or the name ${show(text)}${hint}`;
+  return `no job has the id or name ${show(text)}${hint}`;
 }
 
 // For commands of which reading is only a part: a token that may not read does the rest all the same.

@@ -46,9 +46,9 @@ export async function saveAs(
   replace: boolean,
 ): Promise<number> {
   const found = await lstat(path).catch(() => null);
-  if (found !== null && !replace) throw isThere(given);
+  if (found !== null && !replace) throw alreadyExists(given);
   if ((await stat(path).catch(() => null))?.isDirectory()) {
-    throw new CliError(EXIT.failed, `${given} is a directory; give the name of a file`);
+    throw new CliError(EXIT.failed, `${given} is a directory; pass the path of a file`);
   }
   const part = `${path}.${randomBytes(6).toString("hex")}.part`;
   try {
@@ -84,7 +84,7 @@ async function putNew(part: string, path: string, given: string): Promise<void> 
     await link(part, path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    if (code === "EEXIST") throw isThere(given);
+    if (code === "EEXIST") throw alreadyExists(given);
     // There are file systems without links.
     await rename(part, path);
     return;
@@ -92,6 +92,6 @@ async function putNew(part: string, path: string, given: string): Promise<void> 
   await unlink(part);
 }
 
-function isThere(given: string): CliError {
-  return new CliError(EXIT.failed, `${given} is there already; replace it with --force, or give another name`);
+function alreadyExists(given: string): CliError {
+  return new CliError(EXIT.failed, `${given} already exists; use --force to overwrite`);
 }

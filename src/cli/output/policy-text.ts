@@ -67,15 +67,15 @@ export function usageFact(job: JobInfo): string | null {
   const used = usedBy(job);
   if (used === null) return null;
   const all = `${used.tokensIn} tokens in, ${used.tokensOut} out, ${money(used.costUsd)} USD`;
-  return job.liveUsage === null ? all : `${all}; of this ${usageText(job.liveUsage)} in progress`;
+  return job.liveUsage === null ? all : `${all}; of which ${usageText(job.liveUsage)} by the running attempt`;
 }
 
 /** Its own budget, and each above it with the job that has it. */
 export function budgetFacts({ id, budgets }: JobInfo): [string, string][] {
   return budgets.map((budget) =>
     budget.jobId === id
-      ? ["Budget", `${budgetText(budget)} (with all below)`]
-      : ["Budget above", `${budget.jobId}: ${budgetText(budget)}`],
+      ? ["Budget", `${budgetText(budget)} (with all descendants)`]
+      : ["Parent budget", `${budget.jobId}: ${budgetText(budget)}`],
   );
 }
 
@@ -95,7 +95,7 @@ export function budgetNotes(before: JobInfo, after: JobInfo): string[] {
   const left = former === undefined ? spent : `; that of ${before.id}: ${budgetText(former)}`;
   const above = after.budgets.filter((budget) => budget !== own);
   return [
-    ...(own === undefined ? [] : [`it starts with a budget of ${limitText(own.limit)}${left}`]),
-    ...above.map((budget) => `it is under the budget of ${budget.jobId}: ${budgetText(budget)}`),
+    ...(own === undefined ? [] : [`the new job starts with a budget of ${limitText(own.limit)}${left}`]),
+    ...above.map((budget) => `the budget of ${budget.jobId} applies too: ${budgetText(budget)}`),
   ];
 }

@@ -43,7 +43,7 @@ describe("the line of an attempt", () => {
     ],
     [
       { outcome: "lost", charge: { to: "workerLost", used: 1, limit: 100 }, failure: null, delay: { delayMs: 0 } },
-      "attempt 2 lost: its worker is gone (not counted as an attempt; workerLost 1/100); retrying now",
+      "attempt 2 lost: its worker exited or was cut off (not counted as an attempt; workerLost 1/100); retrying now",
     ],
     [
       { charge: { to: "rules[0]", used: 1, limit: 3 } },
@@ -51,7 +51,7 @@ describe("the line of an attempt", () => {
     ],
     [
       { attempt: 4, outcome: "lost", failure: null, charge: { to: "maxAttempts", used: 2, limit: 5 } },
-      "attempt 4 lost: its worker is gone (counted as 2/5); retrying in 2.0 s",
+      "attempt 4 lost: its worker exited or was cut off (counted as 2/5); retrying in 2.0 s",
     ],
   ])("says how it counts: %j", (parts, text) => {
     expect(line(parts)).toBe(text);

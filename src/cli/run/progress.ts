@@ -50,11 +50,11 @@ function whatHappened({ outcome, verdict, failure, startedAt, endedAt }: Progres
     case "waiting":
       return "is waiting for its children";
     case "lost":
-      return "lost: its worker is gone";
+      return "lost: its worker exited or was cut off";
     case "interrupted":
       return "interrupted by the shutdown of its worker";
     case "released":
-      return "handed back before it started";
+      return "released before it started";
     case "timed_out":
       return `timed out after ${took}`;
     default:
@@ -62,12 +62,12 @@ function whatHappened({ outcome, verdict, failure, startedAt, endedAt }: Progres
   }
 }
 
-/** `exit code 75: connection reset by peer` with the program's own words in brackets. */
+/** `exit code 75: connection reset by peer` with the program's own message in brackets. */
 function causeOf(message: string): string {
   return message.replace(/^((?:exit code|signal) \w+): (.+)$/s, "$1 ($2)");
 }
 
-/** Said where the number of the attempt does not show it. */
+/** Printed if the number of the attempt does not show it. */
 function countedAs({ attempt, charge, verdict }: ProgressAttempt): string {
   if (charge === null) return verdict === "retry" || verdict === "block" ? " (not counted as an attempt)" : "";
   const { to, used, limit } = charge;

@@ -26,7 +26,7 @@ export function outputsOf(given: string | undefined, cwd: string, db: string) {
   return async (store: Store): Promise<Blobs> => {
     if (store.blobs === undefined) {
       if (given === "database") {
-        throw usageError("--outputs: SQLite has no room for files; give a directory, or use PostgreSQL");
+        throw usageError("--outputs: SQLite does not store files; pass a directory, or use PostgreSQL");
       }
       // Beside the database, where the embedded engine has them too.
       return directoryBlobs(given === undefined ? artifactsDir({ url: db }).dir : resolve(cwd, given));
@@ -58,7 +58,7 @@ function disagreement(agreed: string, given: string | undefined): string {
   const advice =
     agreed === "database"
       ? "start this one with --outputs database"
-      : "give the same directory, shared by all hosts, with --outputs";
+      : "pass the same directory, shared by all hosts, with --outputs";
   return `--outputs: got ${given ?? "nothing"}; the servers of this database keep files of attempts ${others}: ${advice}`;
 }
 

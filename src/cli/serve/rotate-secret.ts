@@ -46,15 +46,15 @@ export interface SecretRotation {
 export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: RotateSecretRequest): SecretRotation {
   if (givenSecrets(config).length > 0) {
     throw usageError(
-      `the secret comes from ${config.sourceOf("server.secret")}: put a new one (\`openssl rand -hex 32\`) behind the old, with a comma ` +
-        "between them, and restart all servers; then the new one first, and restart them again; a day later remove the old",
+      `the secret is set by ${config.sourceOf("server.secret")}: add a new one (\`openssl rand -hex 32\`) after the old, separated by a ` +
+        "comma, and restart all servers; then put the new one first, and restart them again; a day later remove the old",
     );
   }
   const file = secretFileOf(config, dir.path, cwd);
   const found = openSecretFile(file);
   if (found === null && !force) {
-    const advice = "start the server first, or name its directory with --data or its file with --secret-file";
-    throw new CliError(EXIT.failed, `there is no signing secret in ${file}: ${advice}; --force makes a new one`);
+    const advice = "start the server first, or pass its directory with --data or its file with --secret-file";
+    throw new CliError(EXIT.failed, `no signing secret in ${file}: ${advice}; --force creates a new one`);
   }
   const isShared = isPostgres(config.text("db") ?? databaseOf(dir.path) ?? "");
   const { afterMs = isShared && found !== null ? SHARED_AFTER_MS : 0, graceMs = GRACE_MS } = wish;

@@ -15,8 +15,8 @@ export const SECRET_FILE = "secret";
 export const MAX_SECRETS = 8;
 
 const OTHERS = 0o077;
-const HEAD = `# With these secrets the servers of one database sign what they hand out to workers and commands: the newest first.
-# Keep this file to yourself; all of those servers need the same. \`perdure token rotate-secret\` makes a new one.
+const HEAD = `# The secrets with which the servers of one database sign session keys and job tokens, the newest first.
+# Keep this file private. All servers of the database need the same file. \`perdure token rotate-secret\` adds a new secret.
 `;
 
 export function newSecret(): string {
@@ -50,7 +50,7 @@ export function openSecretFile(path: string): SecretFile | null {
     if ((mode & OTHERS) !== 0 && !isCredential(path)) {
       const shown = (mode & 0o777).toString(8).padStart(4, "0");
       throw usageError(
-        `${path} can be read by others (mode ${shown}): take the rights away with \`chmod 600 ${path}\`, and run ` +
+        `${path} can be read by others (mode ${shown}): run \`chmod 600 ${path}\`, and run ` +
           "`perdure token rotate-secret --after 0s --grace 1m` if somebody may have seen it",
       );
     }
@@ -74,13 +74,13 @@ export function parseSecrets(text: string, path: string): Secret[] {
       if (word === "unnamed") isUnnamed = true;
       else if (word === "from") signsFrom = instantOf(rest.shift(), bad);
       else if (word === "until") until = instantOf(rest.shift(), bad);
-      else throw bad("behind a secret stand `from TIME`, `until TIME` and `unnamed`, and nothing else");
+      else throw bad("only `from TIME`, `until TIME` and `unnamed` are allowed after a secret");
     }
     return [{ text: secret, signsFrom, until, ...(isUnnamed ? { isUnnamed } : {}) }];
   });
   if (secrets.length === 0) {
     throw usageError(
-      `${path} holds no secret: copy the file from another server of the database; if there is none, remove it and run ` +
+      `${path} holds no secret: copy the file from another server of the database; without one, remove it and run ` +
         "`perdure token rotate-secret --force`",
     );
   }
@@ -91,7 +91,7 @@ export function parseSecrets(text: string, path: string): Secret[] {
 
 function instantOf(word: string | undefined, bad: (what: string) => Error): number {
   const at = /^\d{4}-\d\d-\d\dT/.test(word ?? "") ? Date.parse(word as string) : Number.NaN;
-  if (Number.isNaN(at)) throw bad("a time is written as 2026-01-31T12:00:00Z");
+  if (Number.isNaN(at)) throw bad("a time must be written as 2026-01-31T12:00:00Z");
   return at;
 }
 

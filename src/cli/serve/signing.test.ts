@@ -229,8 +229,8 @@ describe("the file of signing secrets", () => {
     const good = "s".repeat(32);
     for (const [text, said] of [
       ["short", /^f:1: the secret is not 32 to 200 characters/],
-      [`# note\n\n${good} until soon`, /^f:3: a time is written as 2026-01-31T12:00:00Z/],
-      [`${good} forever`, /^f:1: behind a secret stand/],
+      [`# note\n\n${good} until soon`, /^f:3: a time must be written as 2026-01-31T12:00:00Z/],
+      [`${good} forever`, /^f:1: only `from TIME`, `until TIME` and `unnamed` are allowed/],
       ["# note\n", /holds no secret: .* remove it and run `perdure token rotate-secret --force`/],
     ] as const) {
       expect(() => parseSecrets(text, "f")).toThrow(said);

@@ -11,7 +11,7 @@ import { TokenBook } from "../../server/tokens.ts";
 import { holdLock, isPostgres as isPostgresUrl, makeFolderDurablySync } from "../../store/open.ts";
 import type { CommandContext } from "../command.ts";
 import { type Config, factsOf } from "../config/config.ts";
-import { CliError, EXIT, usageError } from "../exit.ts";
+import { CliError, EXIT, requirementError, usageError } from "../exit.ts";
 import { readBounded } from "../input/read-file.ts";
 import { type DataDir, dataAt, makeDataDirectory } from "../target/data-directory.ts";
 import { rememberDatabase, ServerClaim } from "../target/server-notes.ts";
@@ -165,14 +165,15 @@ async function fileLock(file: string): Promise<() => void> {
   makeFolderDurablySync(dirname(file));
   const release = await holdLock(`${file}.server-lock`);
   if (release !== null) return release;
-  throw new CliError(EXIT.failed, `${file} is in use by another server; stop it first, or name another with --db`);
+  throw new CliError(EXIT.failed, `${file} is in use by another server; stop it first, or pass another with --db`);
 }
 
 function tlsOf(config: Config, cwd: string): { readonly cert: string; readonly key: string } | null {
   const cert = config.text("server.tls.cert");
   const key = config.text("server.tls.key");
   if (cert === undefined && key === undefined) return null;
-  if (cert === undefined || key === undefined) throw usageError("--tls-cert and --tls-key: give both of them");
+  if (cert === undefined) throw requirementError("--tls-key", "--tls-cert");
+  if (key === undefined) throw requirementError("--tls-cert", "--tls-key");
   return { cert: pem(cert, "--tls-cert", cwd), key: pem(key, "--tls-key", cwd) };
 }
 

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { exec, http } from "../../core/input/builtin.ts";
 import { type AnyTask, isTask } from "../../core/task/task.ts";
-import { usageError } from "../exit.ts";
+import { missingFileError, usageError } from "../exit.ts";
 
 const BUILT_IN: Readonly<Record<string, AnyTask>> = { exec: exec as AnyTask, http: http as AnyTask };
 
@@ -14,24 +14,26 @@ export async function loadTasks(paths: readonly string[], kinds: readonly string
   for (const kind of kinds) {
     const builtIn = BUILT_IN[kind];
     if (builtIn === undefined) {
-      throw usageError(`--kind: got ${kind}; built in are exec and http, others come from modules: --tasks ./tasks.js`);
+      throw usageError(
+        `--kind: got ${kind}; must be exec or http; other kinds are tasks of modules: --tasks ./tasks.js`,
+      );
     }
     tasks.set(kind, builtIn);
   }
   for (const path of paths) {
     const found = await tasksIn(path, cwd);
     if (found.length === 0) {
-      throw usageError(`--tasks: ${path} exports no tasks; export what task("name", handler) gives`);
+      throw usageError(`--tasks: ${path} exports no tasks; export the result of task("name", handler)`);
     }
     for (const each of found) {
       const other = tasks.get(each.kind);
       if (other !== undefined && other !== each) {
-        throw usageError(`--tasks: ${path} has a task ${each.kind}, but there is one of that name already; rename one`);
+        throw usageError(`--tasks: ${path} has a task ${each.kind}, which already exists; rename one of them`);
       }
       tasks.set(each.kind, each);
     }
   }
-  if (tasks.size === 0) throw usageError("nothing to work on: give --tasks or --kind");
+  if (tasks.size === 0) throw usageError("no tasks: pass --tasks or --kind");
   return [...tasks.values()];
 }
 
@@ -39,9 +41,9 @@ export async function loadTasks(paths: readonly string[], kinds: readonly string
 export function checkModules(paths: readonly string[], cwd: string): void {
   for (const path of paths) {
     const file = resolve(cwd, path);
-    if (!existsSync(file)) throw usageError(`--tasks: there is no file ${path}`);
+    if (!existsSync(file)) throw missingFileError(path, "pass another", "--tasks");
     // A named pipe would be waited for without end.
-    if (!statSync(file).isFile()) throw usageError(`--tasks: ${path} is not a plain file; give a module`);
+    if (!statSync(file).isFile()) throw usageError(`--tasks: ${path} is not a plain file; pass a module`);
   }
 }
 

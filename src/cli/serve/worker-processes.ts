@@ -77,11 +77,11 @@ export class WorkerProcesses {
         return;
       }
       if (end === DRAINED) {
-        log("info", "a worker process was drained; the next start of this program has it again", { worker: number });
+        log("info", "worker process drained; not restarted", { worker: number });
         return;
       }
       pauseMs = clock.monotonic() - startedAt > STEADY_MS ? 500 : Math.min(MAX_PAUSE_MS, pauseMs * 2);
-      log("warn", "a worker process ended; it is started again", { worker: number, end, pauseMs });
+      log("warn", "worker process exited; restarting", { worker: number, end, pauseMs });
       await sleep(clock, pauseMs, { signal });
     }
   }
@@ -98,7 +98,7 @@ export class WorkerProcesses {
       });
       this.#children.add(child);
       child.stdin?.on("error", () => {}); // it is gone: that is told by its exit
-      child.once("error", (error) => resolve(`it cannot be started: ${error.message}`));
+      child.once("error", (error) => resolve(`cannot be started: ${error.message}`));
       child.once("exit", (code, by) => {
         this.#children.delete(child);
         resolve(by === null ? `exit code ${code}` : by);

@@ -1,40 +1,30 @@
 /** What is simulated: the outcomes, durations and random numbers of each attempt, from the options of `perdure
  *  simulate`. */
 import { toMs } from "../../core/duration.ts";
-import { ConfigError, show } from "../../core/errors.ts";
+import { ConfigError } from "../../core/errors.ts";
 import type { Usage } from "../../core/job/job.ts";
 import type { Backoff, Policy } from "../../core/policy/policy.ts";
 import { type PlayedOutcome, playedOutcome, playedOutcomes } from "../../core/simulate/played-outcome.ts";
 import { failingAt, type Scenario, scripted } from "../../core/simulate/simulate.ts";
 import type { Arguments, CommandOption } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, usageError, valueError } from "../exit.ts";
 import { timeOf } from "../input/shared-options.ts";
-
-// What the options of `perdure simulate` ask for: what is played, how long runs take, what chance draws.
 
 const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
 
 export const PLAN_OPTIONS: readonly CommandOption[] = [
-  text(
-    "outcomes",
-    "LIST",
-    "How the runs end, one after the other: fail,lost,http:503,ok. Default: fail, with --repeat.",
-  ),
-  { name: "repeat", type: "boolean", help: "Play the last of the outcomes again and again, until the job has ended." },
+  text("outcomes", "LIST", "How the attempts end, in this order: fail,lost,http:503,ok. Default: fail, with --repeat."),
+  { name: "repeat", type: "boolean", help: "Repeat the last outcome until the job has ended." },
   text(
     "failure-rate",
     "RATE",
-    "Instead of a list: each run fails with this chance, from 0 to 1, as one of --outcomes.",
+    "Instead of a list: each attempt fails with this probability, from 0 to 1, as one of --outcomes.",
   ),
-  text("runs", "N", "With --failure-rate: so many simulations, and how their ends are distributed."),
-  text(
-    "seed",
-    "N",
-    "Draw jitter, and failures at a rate, from this number. Default: jitter is not drawn; for a rate, 1.",
-  ),
-  text("takes", "TIME", "How long each run takes. Default: no time at all."),
-  text("tokens", "N", "What each run uses of a budget of tokens."),
-  text("cost", "USD", "What each run uses of a budget of money."),
+  text("runs", "N", "With --failure-rate: print the distribution of the ends of this many simulations."),
+  text("seed", "N", "The seed of random jitter and failures. Default: no random jitter; with --failure-rate, 1."),
+  text("takes", "TIME", "How long each attempt takes. Default: no time."),
+  text("tokens", "N", "The tokens that each attempt uses."),
+  text("cost", "USD", "The money that each attempt uses."),
 ];
 
 const MAX_RUNS = 100_000;
@@ -44,7 +34,7 @@ const DEFAULT_SEED = 1;
 interface SimulationPlan {
   /** Beside policy and job. */
   readonly scenario: Pick<Scenario, "next" | "takesMs" | "usage" | "random">;
-  /** Null for one simulation, told step by step. */
+  /** Null for one simulation, printed step by step. */
   readonly runs: number | null;
   readonly seed: number | null;
   /** How many outcomes of a list have not been played yet; 0 where there is no list. */
@@ -55,9 +45,9 @@ export function planOf(given: Arguments): SimulationPlan {
   const rate = rateOf(given);
   const runs = given.integer("runs", { min: 1, max: MAX_RUNS }) ?? null;
   if (rate === null && runs !== null) {
-    throw usageError("--runs: it goes with --failure-rate; a list of outcomes ends the same way each time");
+    throw usageError("--runs requires --failure-rate: a list of outcomes ends the same way each time");
   }
-  if (rate !== null && given.flag("repeat")) throw usageError("--repeat: it means nothing with --failure-rate");
+  if (rate !== null && given.flag("repeat")) throw conflictError("--repeat", "--failure-rate");
   const seed = given.integer("seed", { min: 0, max: MAX_SEED }) ?? (rate === null ? null : DEFAULT_SEED);
   const random = seed === null ? null : seeded(seed);
   const outcomes = outcomesOf(given);
@@ -100,7 +90,7 @@ function listOf(given: Arguments, outcomes: readonly PlayedOutcome[] | null): Sc
 function failing(rate: number, outcomes: readonly PlayedOutcome[] | null, random: () => number): Scenario["next"] {
   const good = outcomes?.find(({ isSuccess }) => isSuccess);
   if (good !== undefined) {
-    throw usageError(`--outcomes: with --failure-rate these are the failures, and ${good.word} is none; leave it out`);
+    throw usageError(`--outcomes: with --failure-rate only failures are allowed, got ${good.word}; leave it out`);
   }
   const [first = FAIL, ...others] = outcomes ?? [];
   return failingAt(rate, [first, ...others], OK, random);
@@ -111,14 +101,14 @@ function rateOf(given: Arguments): number | null {
   if (rate === undefined) return null;
   const value = /^\d(\.\d{1,15})?$/.test(rate) ? Number(rate) : Number.NaN;
   if (value <= 1) return value;
-  throw usageError(`--failure-rate: got ${show(rate)}; give a number from 0 to 1, such as 0.3`);
+  throw valueError("--failure-rate", rate, "a number from 0 to 1, such as 0.3");
 }
 
 function usageOf(given: Arguments): Usage | null {
   const tokens = given.integer("tokens", { min: 0, max: 1_000_000_000 });
   const cost = given.text("cost");
   if (cost !== undefined && !/^\d{1,9}(\.\d{1,9})?$/.test(cost)) {
-    throw usageError(`--cost: got ${show(cost)}; give a sum of money, such as 0.25`);
+    throw valueError("--cost", cost, "an amount of money, such as 0.25");
   }
   if (tokens === undefined && cost === undefined) return null;
   return { tokensIn: tokens ?? 0, tokensOut: 0, costUsd: Number(cost ?? 0) };

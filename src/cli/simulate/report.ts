@@ -8,21 +8,19 @@ import type { Printer } from "../output/print.ts";
 import type { Column } from "../output/table.ts";
 import { type Colour, padTo, painted, type TextPiece } from "../output/terminal-text.ts";
 
-// A simulation in words: a table of its runs, and a line that says where it ends and why.
-
 const COLUMNS: readonly Column[] = [
-  { head: "RUN", side: "right" },
+  { head: "ATTEMPT", side: "right" },
   { head: "START", side: "right" },
   { head: "TOOK", side: "right" },
   { head: "OUTCOME", flexible: true },
   { head: "DECISION" },
   { head: "WAIT", side: "right" },
   { head: "RANGE" },
-  { head: "CHARGED" },
+  { head: "COUNTED" },
   { head: "DECIDED BY", flexible: true },
 ];
 
-/** Of a longer schedule the beginning and the end are shown. */
+/** How many steps of a long schedule are shown, at its beginning and its end. */
 const [FIRST, LAST] = [80, 20];
 
 export function printSimulation(
@@ -43,9 +41,9 @@ export function printSimulation(
   for (const line of chart) out.line(...line);
   if (rows.length > 0) out.block("");
   if (steps.some(({ dependsOnJitter }) => dependsOnJitter)) {
-    out.line("Other draws of jitter may end it sooner or later: a run is due close to maxElapsed.");
+    out.line("With other jitter the job may end sooner or later: an attempt is due close to maxElapsed.");
   }
-  const words = dialect === null ? "" : `; in the words of ${dialect.dialect}: ${wordsOf(dialect)}`;
+  const words = dialect === null ? "" : `; in the terms of ${dialect.dialect}: ${wordsOf(dialect)}`;
   out.line(...endOf(simulation), words);
 }
 
@@ -83,14 +81,14 @@ function endOf({ steps, end }: Simulation): TextPiece[] {
   const range = rangeWords(totalRangeMs);
   const time = `${showMs(totalMs)} in all${range === "" ? "" : ` (${range})`}`;
   if (stopped !== null) {
-    const why = stopped === "script" ? "the outcomes are used up" : "no more steps are played";
-    const due = `the next run would be due after ${showMs(nextRunMs ?? 0)}`;
-    return [painted("yellow", `still ${state}`), ` after ${counted(attempts, "run")}: ${why}; ${due}`];
+    const why = stopped === "script" ? "the outcomes are used up" : "the limit of simulated steps is reached";
+    const due = `the next attempt would be due after ${showMs(nextRunMs ?? 0)}`;
+    return [painted("yellow", `still ${state}`), ` after ${counted(attempts, "attempt")}: ${why}; ${due}`];
   }
   const colour = state === "succeeded" ? "green" : state === "failed" ? "red" : "yellow";
   const named = reason === null ? state : `${state} (${reason})`;
   const because = steps.at(-1)?.because ?? "";
-  return [painted(colour, named), ` after ${counted(attempts, "run")}, ${time}: ${because}`];
+  return [painted(colour, named), ` after ${counted(attempts, "attempt")}, ${time}: ${because}`];
 }
 
 function wordsOf({ status, error }: DialectEnd): string {
@@ -116,20 +114,20 @@ export function printDistribution(out: Printer, distribution: Distribution): voi
   ];
   out.table(
     [{ head: "" }, ...right],
-    [spread("runs", attempts, (n) => String(Number(n.toFixed(2)))), spread("total time", totalMs, showMs)],
+    [spread("attempts", attempts, (n) => String(Number(n.toFixed(2)))), spread("total time", totalMs, showMs)],
   );
   out.block("");
   out.line(`${percent(distribution.succeededShare)} of ${counted(runs, "simulation")} succeeded`);
   if (cutShort)
-    out.note("fewer simulations than were asked for: they have too many runs; grant fewer, or ask for fewer");
+    out.note("fewer simulations than requested: they have too many attempts; lower --max-attempts or --runs");
 }
 
 function percent(share: number): string {
   return `${Number((share * 100).toFixed(2))} %`;
 }
 
-// A schedule as bars over time: one line per run, and behind it the wait for the next, with the part where jitter may
-// put that run. All lines share one scale, from the beginning to the latest time that may occur.
+// A schedule as bars over time: one line per attempt, followed by the wait for the next one, with the range in which jitter
+// may put it. All lines share one scale, from the start to the latest possible time.
 
 const DEFAULT_WIDTH = 80;
 const MIN_BARS = 20;
@@ -154,13 +152,13 @@ function chartLines(
   const scale = padTo(showMs(lastMs), width - 1, "right");
   lines.push([label(""), painted("dim", `0${scale}`)]);
   const isJittered = shown.some(({ delayRangeMs: range }) => range !== null && range[0] < range[1]);
-  const jitter = isJittered ? `   ${MAYBE} where jitter may put the next run` : "";
-  lines.push([label(""), painted("dim", `${RUN} run   ${WAIT} wait${jitter}`)]);
+  const jitter = isJittered ? `   ${MAYBE} where jitter may put the next attempt` : "";
+  lines.push([label(""), painted("dim", `${RUN} attempt   ${WAIT} wait${jitter}`)]);
   return lines;
 }
 
 function nameOf({ attempt }: SimulatedStep): string {
-  return attempt === null ? "no run" : `run ${attempt}`;
+  return attempt === null ? "no attempt" : `attempt ${attempt}`;
 }
 
 /** The latest instant that its line shows. */
@@ -172,7 +170,7 @@ function barOf(step: SimulatedStep, at: (ms: number) => number): TextPiece[] {
   const { startMs, tookMs, delayMs, delayRangeMs } = step;
   const from = at(startMs);
   const ended = startMs + tookMs;
-  // Seen, however short it was.
+  // At least one character, however short it was.
   const to = Math.max(from + 1, at(ended));
   const [leastMs, mostMs] = delayRangeMs ?? [delayMs ?? 0, delayMs ?? 0];
   const sure = Math.max(to, at(ended + leastMs));
@@ -184,7 +182,7 @@ function barOf(step: SimulatedStep, at: (ms: number) => number): TextPiece[] {
   ];
 }
 
-/** Good, bad, or nobody's fault. */
+/** Green: success; red: failure; yellow: neither. */
 function colourOf({ decision, class: cls }: SimulatedStep): Colour {
   if (decision === "succeed") return "green";
   return decision === "cancel" || cls === "lost" || cls === "handback" || cls === "polled" ? "yellow" : "red";

@@ -2,7 +2,7 @@
 import { resolve } from "node:path";
 import { isPlain } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
-import { ConfigError, show } from "../../core/errors.ts";
+import { ConfigError } from "../../core/errors.ts";
 import type { Policy, PolicyFields, PolicyInput } from "../../core/policy/policy.ts";
 import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
@@ -14,7 +14,7 @@ import { dialectSettingsFor, unusedSettings } from "../apply/dialect-settings.ts
 import { KINDS } from "../apply/documents.ts";
 import { readJobFiles } from "../apply/read-jobs.ts";
 import type { Arguments, CommandContext, CommandOption } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { conflictError, requirementError, usageError, valueError } from "../exit.ts";
 import { bytesOf, stepsOf } from "../input/job-file.ts";
 import { POLICY_OPTIONS, policyOf } from "../input/shared-options.ts";
 import { INPUT_OPTIONS, OPTION_OF, pairsOf } from "../submit/entry-from-options.ts";
@@ -28,15 +28,15 @@ const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPU
 export const SOURCE_OPTIONS: readonly CommandOption[] = [
   {
     ...{ name: "file", short: "f", type: "string", value: "FILE", multiple: true },
-    help: "A file as `perdure apply` takes it, or one with a `retry:` policy alone; - reads standard input.",
+    help: "A file as for `perdure apply`, or one with only a `retry:` policy; - reads standard input.",
   },
   { name: "job", type: "string", value: "N", help: "Which job of a file that has several, from 1." },
-  { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value but text." },
+  { ...PARAM, help: "A parameter, for files that take them; KEY:=JSON for any value other than text." },
   { name: "dialect", type: "string", value: "NAME", help: `What the file is: ${KINDS.join(", ")}.` },
   ...TARGET,
   ...POLICY_OPTIONS.map((option) =>
     option.name === "jitter"
-      ? { ...option, help: "Spread all waits by up to this, whatever the policy says; 0 gives exact waits." }
+      ? { ...option, help: "Spread all waits by up to this, replacing the jitter of the policy; 0 gives exact waits." }
       : option,
   ),
 ];
@@ -71,12 +71,12 @@ function optionsOf(given: Arguments): { readonly fields: PolicyFields; readonly 
   if (!("jitter" in backoff)) return { fields: { ...fields, backoff }, jitter: null };
   const { jitter, ...rest } = backoff;
   if (typeof jitter === "number" && jitter < 1) return { fields: { ...fields, backoff: rest }, jitter };
-  throw usageError(`--jitter: got ${show(jitter)}; give a number from 0 to below 1, such as 0.2`);
+  throw valueError("--jitter", jitter, "a number from 0 to below 1, such as 0.2");
 }
 
 function fromOptions(given: Arguments, { backoff, ...fields }: PolicyFields): Policy {
   const stray = ["job", "param", "dialect", ...TARGET.map(({ name }) => name)].find((name) => given.flag(name));
-  if (stray !== undefined) throw usageError(`--${stray}: it goes with --file`);
+  if (stray !== undefined) throw requirementError(`--${stray}`, "--file");
   try {
     return resolvePolicy(Object.keys(backoff ?? {}).length === 0 ? fields : { ...fields, ...(backoff && { backoff }) });
   } catch (error) {
@@ -90,7 +90,7 @@ function fromOptions(given: Arguments, { backoff, ...fields }: PolicyFields): Po
 async function fromFiles(context: CommandContext): Promise<SimulationSource> {
   const { given } = context;
   const extra = POLICY_OPTIONS.find((option) => given.flag(option.name) && !OVER_A_FILE.includes(option.name));
-  if (extra !== undefined) throw usageError(`--${extra.name}: with --file it belongs into the file`);
+  if (extra !== undefined) throw conflictError(`--${extra.name}`, "--file", "put it into the file");
   const source = await readSource(context);
   const maxAttempts = given.integer("max-attempts", { min: 1, max: MAX_COUNT });
   return maxAttempts === undefined ? source : { ...source, policy: { ...source.policy, maxAttempts } };
@@ -171,10 +171,10 @@ function isForeign(retry: unknown, dialect: string | undefined): boolean {
 
 function chosen<T>(given: Arguments, name: string, jobs: readonly T[]): T {
   const [first] = jobs;
-  if (first === undefined) throw usageError(`${name}: there is no job in it`);
+  if (first === undefined) throw usageError(`${name}: no job in it`);
   const number = given.integer("job", { min: 1, max: jobs.length });
   if (number === undefined && jobs.length > 1) {
-    throw usageError(`${name}: it has ${jobs.length} jobs; say which with --job, from 1 to ${jobs.length}`);
+    throw usageError(`${name} has ${jobs.length} jobs; choose one with --job, from 1 to ${jobs.length}`);
   }
   return jobs[(number ?? 1) - 1] as T;
 }

@@ -5,7 +5,7 @@ import { isAbsolute, resolve } from "node:path";
 import { ConfigError, show } from "../../core/errors.ts";
 import { jsonFault } from "../../lib/json-text.ts";
 import type { Arguments, CommandContext, CommandOption } from "../command.ts";
-import { conflictError, usageError } from "../exit.ts";
+import { conflictError, missingFileError, requirementError, usageError, valueError } from "../exit.ts";
 import { bytesOf, entryOf, type FileJob } from "../input/job-file.ts";
 import { envOf, POLICY_OPTIONS, policyOf, timeOf } from "../input/shared-options.ts";
 import { isThisMachine, type Target } from "../target/target.ts";
@@ -25,23 +25,23 @@ export const INPUT_OPTIONS: readonly CommandOption[] = [
 ];
 
 export const JOB_OPTIONS: readonly CommandOption[] = [
-  text("name", "NAME", "What people see in lists. Default: its action, or what it runs."),
-  text("key", "KEY", "At most one job has this key: given again, it finds that job."),
-  text("queue", "NAME", "The queue to wait in. Default: default."),
-  text("priority", "N", "0, the first, to 9. Default: 5."),
-  text("delay", "TIME", "Not before this time has passed: 30s, 2h."),
-  text("run-at", "INSTANT", "Not before this instant: 2026-11-16T09:00:00Z."),
+  text("name", "NAME", "The name shown in lists. Default: its action, or what it runs."),
+  text("key", "KEY", "At most one job has this key; the same key again finds that job."),
+  text("queue", "NAME", "The queue of the job. Default: default."),
+  text("priority", "N", "From 0, which runs first, to 9. Default: 5."),
+  text("delay", "TIME", "Start it after this time at the earliest: 30s, 2h."),
+  text("run-at", "INSTANT", "Start it at this instant at the earliest: 2026-11-16T09:00:00Z."),
   { name: "tag", type: "string", value: "TAG", multiple: true, help: "A tag to find the job by." },
-  text("timeout", "TIME", "End a run that takes longer: 30s, 5m."),
-  text("expire-in", "TIME", "How long it may be due without being started."),
-  text("deadline", "INSTANT", "No run may start after this instant."),
+  text("timeout", "TIME", "End an attempt that takes longer: 30s, 5m."),
+  text("expire-in", "TIME", "How long the job may be due without being started."),
+  text("deadline", "INSTANT", "No attempt may start after this instant."),
   { name: "label", type: "string", value: "NAME=VALUE", multiple: true, help: "A label that the worker must have." },
-  text("cpu", "N", "Cpus that it takes of its worker: 0.5, 2."),
+  text("cpu", "N", "CPUs that it takes of its worker: 0.5, 2."),
   text("memory", "SIZE", "Memory that it takes of its worker: 512m, 2g."),
-  text("parent", "ID", "The job whose child it is."),
+  text("parent", "ID", "The parent of the job."),
   {
     ...{ name: "annotation", type: "string", value: "NAME=TEXT", multiple: true },
-    help: "A text to keep with it and show.",
+    help: "A text stored and shown with the job.",
   },
   text("retry", "JSON", 'The retry policy in full: 3, or {"preset":"agent","maxAttempts":5}.'),
   ...POLICY_OPTIONS.map((option) =>
@@ -80,7 +80,7 @@ export async function kindEntry({ given, io }: CommandContext): Promise<CliJobEn
   const [kind] = given.positionals;
   given.atMost(1);
   for (const name of ["env", "cwd"]) {
-    if (given.flag(name)) throw usageError(`--${name} requires a command after --; a kind has its input`);
+    if (given.flag(name)) throw requirementError(`--${name}`, "a command after --; for a kind use its input");
   }
   const input = await inputOf({ given, io });
   const entry = checked(given, { kind, ...(input === undefined ? {} : { input }), ...givenFields(given) });
@@ -93,11 +93,11 @@ export async function kindEntry({ given, io }: CommandContext): Promise<CliJobEn
 /** A command. Where we are means nothing to workers on other machines. */
 export function commandEntry({ given, io }: CommandContext, argv: readonly string[], target: Target): CliJobEntry {
   const extra = INPUT_OPTIONS.find(({ name }) => given.flag(name));
-  if (extra !== undefined) throw usageError(`--${extra.name}: a command after -- has no other input`);
+  if (extra !== undefined) throw conflictError(`--${extra.name}`, "a command after --");
   const isHere = target.kind === "store" || isThisMachine(target.url);
   const cwd = given.text("cwd") ?? (isHere && !isInAttempt(io) ? "." : undefined);
   if (cwd !== undefined && !isHere && !isAbsolute(cwd)) {
-    throw usageError(`--cwd: got ${show(cwd)}; for workers on other machines give a directory from the root on`);
+    throw valueError("--cwd", cwd, "the full path of a directory on the workers, as the server is on another machine");
   }
   const env = envOf(given.texts("env"), io.env);
   const place = cwd === undefined ? {} : { cwd: resolve(io.cwd, cwd) };
@@ -195,7 +195,7 @@ export async function inputOf({ given, io }: Pick<CommandContext, "given" | "io"
   if (file === "-") return readYamlBytes(await bytesOf(process.stdin), "stdin").value;
   if (file !== undefined) {
     const found = readYamlFile(resolve(io.cwd, file), file);
-    if (found === null) throw usageError(`--input-file: there is no file ${show(file)}`);
+    if (found === null) throw missingFileError(file, "pass another, or - for standard input", "--input-file");
     return found.value;
   }
   return given.flag("param") ? pairsOf(given, "param") : undefined;
@@ -217,7 +217,7 @@ export function pairsOf(given: Arguments, option: "param" | "label" | "annotatio
     const isJson = option === "param" && at > 1 && word[at - 1] === ":";
     const name = word.slice(0, Math.max(0, isJson ? at - 1 : at));
     if (at < 0 || name === "") throw usageError(`--${option}: got ${show(word)}; write NAME=VALUE`);
-    if (name in pairs) throw usageError(`--${option}: ${name} is given twice; give it once`);
+    if (name in pairs) throw usageError(`--${option}: ${name} can be used only once`);
     const value = word.slice(at + 1);
     pairs[name] = isJson ? jsonOf(value, `--${option} ${name}`) : value;
   }

@@ -1,20 +1,19 @@
-/** What `perdure redrive` may change of a job, from its options. What is not given stays as it is. */
-import { show } from "../../core/errors.ts";
+/** What `perdure redrive` changes of a job, from its options. What is not set stays as it is. */
 import type { RedriveChanges } from "../../core/job/redrive.ts";
 import type { Arguments, CommandOption } from "../command.ts";
-import { conflictError, usageError } from "../exit.ts";
+import { conflictError, valueError } from "../exit.ts";
 import { givenPolicyOf, POLICY_OPTIONS, timeOf } from "../input/shared-options.ts";
 import { checkedOptions, jsonOf } from "./entry-from-options.ts";
 
 const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
 
 export const REDRIVE_OPTIONS: readonly CommandOption[] = [
-  text("timeout", "TIME", "Another time that one attempt may take: 30s, 5m."),
-  text("priority", "N", "Another priority: 0, the first, to 9."),
-  text("expire-in", "TIME", "Another time that it may be due without being started."),
-  text("deadline", "INSTANT", "Another instant after which no attempt may start."),
-  text("retry", "JSON", 'Other fields of its retry policy: {"budget":{"costUsd":5}}. With a preset, all of it.'),
-  text("budget", "USD", "Grant more in all budgets that cover it: 0.5, tokens=2000, or usd=0.5,tokens=2000."),
+  text("timeout", "TIME", "Change the timeout of an attempt: 30s, 5m."),
+  text("priority", "N", "Change the priority: from 0, which runs first, to 9."),
+  text("expire-in", "TIME", "Change how long the job may be due without being started."),
+  text("deadline", "INSTANT", "Change the instant after which no attempt may start."),
+  text("retry", "JSON", 'Change fields of the retry policy: {"budget":{"costUsd":5}}; with a preset in it, all of it.'),
+  text("budget", "USD", "Add to all budgets that apply to the job: 0.5, tokens=2000, or usd=0.5,tokens=2000."),
   // A redrive has no defaults: what is not given stays.
   ...POLICY_OPTIONS.map((option) => ({ ...option, help: option.help.replace(/ Default: .*$/, "") })),
 ];
@@ -43,7 +42,7 @@ export function grantOf(text: string): NonNullable<RedriveChanges["budget"]> {
     const field = name === "usd" ? "costUsd" : "tokens";
     const amount = Number(digits);
     if (digits === "" || amount <= 0 || (field === "tokens" && !Number.isInteger(amount)) || field in budget) {
-      throw usageError(`--budget: got ${show(text)}; give USD such as 0.5, tokens=2000, or usd=0.5,tokens=2000`);
+      throw valueError("--budget", text, "USD such as 0.5, tokens=2000, or usd=0.5,tokens=2000");
     }
     budget[field] = amount;
   }

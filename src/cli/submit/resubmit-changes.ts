@@ -1,7 +1,6 @@
-/** What of a job may be other when it is submitted once more, beside its words: where it waits, how long a run may take, how
- *  often it is run and for how much, its variables. What is not named stays as it is. */
+/** What `perdure resubmit` changes of any job, from its options: queue, timeout, retry policy, budget and variables. What is
+ *  not set stays as it is. */
 import { isPlain } from "../../core/check.ts";
-import { show } from "../../core/errors.ts";
 import { checkExecInput } from "../../core/input/exec-input.ts";
 import type { PolicyFields, PolicyInput } from "../../core/policy/policy.ts";
 import { withPolicyFields } from "../../core/policy/policy-input.ts";
@@ -9,18 +8,18 @@ import { MAX_COUNT } from "../../core/policy/resolve-backoff.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import type { Arguments, CommandContext, CommandOption } from "../command.ts";
-import { usageError } from "../exit.ts";
+import { usageError, valueError } from "../exit.ts";
 import { ENV, envOf, timeOf } from "../input/shared-options.ts";
 import { checkedOptions, jsonOf } from "./entry-from-options.ts";
 
 const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
 
 export const CHANGE_OPTIONS: readonly CommandOption[] = [
-  text("queue", "NAME", "Another queue to wait in."),
-  text("timeout", "TIME", "Another time that a run may take: 30s, 5m."),
-  text("max-attempts", "N", "Another number of runs in all, the first included."),
-  text("retry", "JSON", 'Other fields of its retry policy: {"budget":{"costUsd":5}}. With a preset, all of it.'),
-  { ...ENV, help: "Set, or pass on, a variable of a command; the others stay." },
+  text("queue", "NAME", "Another queue."),
+  text("timeout", "TIME", "Another timeout of an attempt: 30s, 5m."),
+  text("max-attempts", "N", "Another number of attempts in all, the first included."),
+  text("retry", "JSON", 'Change fields of the retry policy: {"budget":{"costUsd":5}}; with a preset in it, all of it.'),
+  { ...ENV, help: "Set or pass on a variable of a command; the others stay." },
 ];
 
 export type ResubmitChange = (entry: ReadEntry) => ReadEntry;
@@ -65,5 +64,5 @@ function retryOf(given: Arguments): ((own: PolicyInput | undefined) => PolicyInp
 function fieldsOf(value: unknown): PolicyFields {
   if (isPlain(value)) return value as PolicyFields;
   if (typeof value === "number") return { maxAttempts: value };
-  throw usageError(`--retry: got ${show(value)}; give an object with fields of the policy, or a number of runs`);
+  throw valueError("--retry", value, "an object with fields of the policy, or a number of attempts");
 }

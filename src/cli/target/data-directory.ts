@@ -3,11 +3,10 @@
 import { randomBytes } from "node:crypto";
 import { closeSync, mkdirSync, openSync, rmdirSync, statSync, unlinkSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
-import { show } from "../../core/errors.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { systemClock } from "../../lib/system-clock.ts";
 import { DATA_DIRECTORY, flushFolderSync, keepFromGit } from "../../store/open.ts";
-import { CliError, EXIT, usageError } from "../exit.ts";
+import { CliError, EXIT, usageError, valueError } from "../exit.ts";
 
 // The data directory: where it is, and whether it holds data.
 
@@ -28,8 +27,8 @@ export interface DataDir {
 export function dataAt(dir: string, source: string, cwd: string): DataDir {
   const from = source === "default" ? null : source;
   // Not shown: there may be a password in it.
-  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(dir)) throw usageError(`${from}: got an address; give a directory`);
-  if (dir.trim() === "" || dir.includes("\0")) throw usageError(`${from}: got ${show(dir)}; give a directory`);
+  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(dir)) throw usageError(`${from}: got an address; must be a directory`);
+  if (dir.trim() === "" || dir.includes("\0")) throw valueError(from ?? "--data", dir, "a directory");
   const path = resolve(cwd, dir);
   return { given: dir, from, path, file: join(path, DATABASE) };
 }
@@ -37,16 +36,16 @@ export function dataAt(dir: string, source: string, cwd: string): DataDir {
 export function noData({ given, path }: DataDir): CliError {
   const advised = fileAdvice({ given, path });
   if (advised !== null) return new CliError(EXIT.failed, `${given} is a file: ${advised}`);
-  const advice = "run `perdure run -- COMMAND` or `perdure up` first, or name another with --data";
-  return new CliError(EXIT.failed, `there is no Perdure data in ${given}; ${advice}`);
+  const advice = "run `perdure run -- COMMAND` or `perdure up` first, or pass another directory with --data";
+  return new CliError(EXIT.failed, `no Perdure data in ${given}; ${advice}`);
 }
 
 /** What to do with a file where a directory is wanted; null if it is none. A program may have its database anywhere; a
  *  directory of data has it under one name. */
 function fileAdvice({ given, path }: Pick<DataDir, "given" | "path">): string | null {
   if (!isFile(path)) return null;
-  if (basename(path) === DATABASE) return `--data wants its directory, ${dirname(given)}`;
-  return `--data wants a directory, with the database in it as ${DATABASE}; pass a database file as --db ${given}`;
+  if (basename(path) === DATABASE) return `pass its directory, --data ${dirname(given)}`;
+  return `--data must be a directory with a ${DATABASE}; pass a database file with --db ${given}`;
 }
 
 /** What cannot even be looked at is somebody else's mistake to tell. */
@@ -65,7 +64,7 @@ export function holdsData({ given, file }: DataDir): boolean {
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return false;
-    throw new CliError(EXIT.failed, `cannot look into ${given}: ${message}`);
+    throw new CliError(EXIT.failed, `cannot read ${given}: ${message}`);
   }
 }
 
@@ -95,7 +94,7 @@ export function makeDataDirectory(dir: DataDir): DataDir {
     for (const path of made.reverse()) rmdirSync(path); // nothing is left of what did not work
     const { code } = error as NodeJS.ErrnoException;
     const named = dir.from === null ? "" : `${dir.from}: `;
-    const advice = fileAdvice(dir) ?? "name another directory with --data";
+    const advice = fileAdvice(dir) ?? "pass another directory with --data";
     throw usageError(`${named}cannot write to ${dir.given} (${code}); ${advice}`);
   }
 }

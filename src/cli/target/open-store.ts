@@ -132,8 +132,8 @@ async function requireStore(target: StoreTarget): Promise<void> {
   if (isData || (await exists(target))) return;
   const advice = isPostgres(url)
     ? "create its tables with `perdure migrate`, or submit a job"
-    : "submit a job first, or name another with --db";
-  throw new CliError(EXIT.failed, `there is no Perdure data in ${shown}; ${advice}`);
+    : "submit a job first, or pass another with --db";
+  throw new CliError(EXIT.failed, `no Perdure data in ${shown}; ${advice}`);
 }
 
 /** Creates what does not exist yet. */

@@ -52,7 +52,7 @@ export class ServerClaim {
     const other = read(path);
     const who = other === null ? "another server" : `the server with pid ${other.pid}`;
     const where = other?.url ? `, at ${other.url}` : "";
-    const advice = "stop it first, or name another directory with --data";
+    const advice = "stop it first, or pass another directory with --data";
     throw new CliError(EXIT.failed, `${dir} is in use by ${who}${where}; ${advice}`);
   }
 
@@ -137,9 +137,9 @@ export function refuseOtherDatabase({ path, given }: { readonly path: string; re
   if (database === null) return;
   throw new CliError(
     EXIT.failed,
-    `the jobs of ${given} are in ${database}, and the server that has them is not running here: start it again, name ` +
-      "the database with PERDURE_DB or --db, or another server with --server. `perdure up` without --db begins to use the " +
-      "file in the directory instead",
+    `the jobs of ${given} are in ${database}, and its server is not running here: start it again, or name the database with ` +
+      "PERDURE_DB or --db, or another server with --server. To use the file in the directory instead, start `perdure up` " +
+      "without --db",
   );
 }
 

@@ -16,7 +16,7 @@ import { isPostgres } from "../../store/open.ts";
 import type { CommandContext, CommandOption } from "../command.ts";
 import { type Config, loadConfig, optionsFor } from "../config/config.ts";
 import { type SettingKey, settingOf } from "../config/settings.ts";
-import { CliError, conflictError, EXIT, usageError } from "../exit.ts";
+import { CliError, conflictError, EXIT, missingFileError, usageError } from "../exit.ts";
 import { requireClosed, requireOwned } from "../input/read-file.ts";
 import { DATABASE, type DataDir, dataAt } from "./data-directory.ts";
 import { databaseOf, liveServer, refuseOtherDatabase, SERVER_FILE } from "./server-notes.ts";
@@ -101,7 +101,7 @@ export function refusePassword(context: Pick<CommandContext, "given" | "io">, co
   // Only a password before the host is sure to be used in place of that variable.
   if (host === null || new URL(url).password !== "") return;
   throw usageError(
-    `the database on ${host} is from ${from}, and PGPASSWORD from the environment: name the database with --db or PERDURE_DB too, so that a file that lies in a directory cannot collect passwords`,
+    `the database on ${host} is from ${from}, and PGPASSWORD from the environment: name the database with --db or PERDURE_DB too, so that a file in a directory cannot collect passwords`,
   );
 }
 
@@ -143,10 +143,10 @@ export function liveAddress(dir: DataDir): TargetAddress | null {
 
 /** What to do about a file without a token, as a power cut may leave it. */
 const EMPTY_OWN =
-  "restart the server of this directory (`perdure up` or `perdure server`), which writes a new token there";
+  "restart the server of this directory (`perdure up` or `perdure server`), which creates a new token there";
 const EMPTY_NAMED =
-  "make a new token with `perdure token create NAME --scope SCOPE > FILE` (where the file is in the data directory of a " +
-  "server, restart that server: it writes a new one)";
+  "create a new token with `perdure token create NAME --scope SCOPE > FILE` (if the file is in the data directory of a " +
+  "server, restart that server: it creates a new one)";
 
 /** A directory that a person names may be another user's, as root names that of a service: then its note of the server and
  *  its token must belong to one owner. */
@@ -179,7 +179,7 @@ export function accessTo(
   if (named !== undefined) {
     refuseCollector(address, config.sourceOf("tokenFile"));
     const token = readTokenFile(named, EMPTY_NAMED);
-    if (token === null) throw usageError(`${config.sourceOf("tokenFile")}: there is no file ${named}`);
+    if (token === null) throw missingFileError(named, "pass another", config.sourceOf("tokenFile"));
     return { url, token };
   }
   return ownAccess(address, address.dir ?? dir);
@@ -196,7 +196,7 @@ function ownAccess(address: TargetAddress, dir: DataDir): { readonly url: string
   }
   const { origin } = new URL(address.url);
   const other = live === null ? "" : ` (that in ${dir.given} is for ${live.url})`;
-  throw usageError(`no token for ${origin}${other}: set PERDURE_TOKEN, or name a file that holds it with --token-file`);
+  throw usageError(`no token for ${origin}${other}: set PERDURE_TOKEN, or pass a file with it as --token-file`);
 }
 
 function isSameServer(url: string, live: string): boolean {
@@ -214,7 +214,7 @@ function isChoice(from: string): boolean {
 function refuseCollector({ url, from }: TargetAddress, token: string): void {
   if (isChoice(from)) return;
   throw usageError(
-    `the address ${new URL(url).origin} is from ${from}, and the token from ${token}: name the server with --server or PERDURE_URL too, so that a file that lies in a directory cannot collect tokens`,
+    `the address ${new URL(url).origin} is from ${from}, and the token from ${token}: name the server with --server or PERDURE_URL too, so that a file in a directory cannot collect tokens`,
   );
 }
 
@@ -239,16 +239,15 @@ export async function withPerdure<T>(
 ): Promise<T> {
   const target = targetOf(context);
   if (target.kind === "server") return withServer(allNamespaces ? { ...target, namespace: null } : target, use);
-  // Loaded here: a client of a server needs nothing of it.
+  // Loaded here: a client of a server does not need it.
   const { withStore } = await import("./open-store.ts");
   return withStore(context, target, use);
 }
 
-/** Somebody sits there: a server that is being started again is waited for, one that is not there is told of soon. */
+/** Long enough for a server that restarts, short enough for a person to wait for the error. */
 const PATIENCE = "3s";
 
-/** A client for as long as `use` takes. What the server says of tokens, and that it cannot be reached, is told in words for
- *  a person. */
+/** A client for as long as `use` takes. Errors about tokens, and an unreachable server, get messages with what to do. */
 export async function withServer<T>(
   { url, token, namespace }: Pick<ServerTarget, "url" | "token"> & { readonly namespace: string | null },
   use: (perdure: Perdure) => Promise<T>,
@@ -275,7 +274,7 @@ function plainServerError(error: PerdureError, origin: string): Error {
     case "unauthorized":
       return new CliError(
         EXIT.failed,
-        `${origin} does not know this token: set PERDURE_TOKEN, or name a file that holds another with --token-file`,
+        `${origin} refused the token: it is not known there; set PERDURE_TOKEN, or pass a file with another as --token-file`,
       );
     default:
       return error;

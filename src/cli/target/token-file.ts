@@ -47,14 +47,14 @@ function inspectTokenFile(path: string, check?: TokenFileCheck): { readonly toke
       const shown = (mode & 0o777).toString(8).padStart(4, "0");
       throw new CliError(
         EXIT.usage,
-        `${path} can be read by others (mode ${shown}): take the rights away with \`chmod 600 ${path}\`, and make a new token if somebody may have seen it`,
+        `${path} can be read by others (mode ${shown}): run \`chmod 600 ${path}\`, and create a new token if somebody may have seen it`,
       );
     }
     const text = readOpen(file, NOTE_BYTES).toString("utf8");
     if (EMPTY.test(text)) return "empty";
     const token = text.trim();
     if (TOKEN.test(token)) return { token };
-    throw new CliError(EXIT.usage, `${path} holds no token; remove it, and the next start makes a new one`);
+    throw new CliError(EXIT.usage, `${path} holds no token; remove it, and the next start creates a new one`);
   } finally {
     closeSync(file);
   }

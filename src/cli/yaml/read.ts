@@ -165,7 +165,7 @@ export function readSmallFile(path: string, file: string, limit: number, check?:
     if (error instanceof CliError) throw error;
     const { code, message } = error as NodeJS.ErrnoException;
     if (code === "ENOENT" || code === "ENOTDIR") return null;
-    if (code === "EISDIR") throw usageError(`${file}: it is a directory; give a file`);
+    if (code === "EISDIR") throw usageError(`${file} is a directory; pass a file`);
     throw new CliError(EXIT.usage, `${file}: cannot be read: ${message}`);
   }
 }
@@ -180,13 +180,13 @@ export function textIn(bytes: Uint8Array, file: string): string {
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw usageError(`${file}: it is not text in UTF-8; save it as UTF-8`);
+    throw usageError(`${file} is not UTF-8 text; save it as UTF-8`);
   }
 }
 
 function tooLong(file: string): CliError {
   return usageError(
-    `${file}: over ${YAML_LIMITS.bytes} bytes; split it, or put the data elsewhere and name its address`,
+    `${file}: over ${YAML_LIMITS.bytes} bytes; split it, or store the data elsewhere and pass its address`,
   );
 }
 
@@ -209,22 +209,22 @@ function linesOf(text: string): LineCounter {
   }
 }
 
-/** What to do about the slips that people make most. */
+const NOT_A_TEXT_KEY = "a key must be text; use a plain text as the key";
 const ADVICE: Readonly<Record<string, string>> = {
   TAB_AS_INDENT: "tabs do not indent in YAML; use spaces",
-  BAD_INDENT: "the indentation does not fit; line it up with its neighbours",
+  BAD_INDENT: "wrong indentation; align it with its neighbours",
   MISSING_CHAR: "something is missing here, often a colon, a comma, a bracket or a quote",
   BLOCK_AS_IMPLICIT_KEY: "a second colon in one line; put quotes around the value, or begin a new line",
   BAD_SCALAR_START: "a value cannot begin with this character; put quotes around it",
   KEY_OVER_1024_CHARS: "a key of more than 1024 characters; shorten it",
-  NON_STRING_KEY: "a key that is no text; give a plain text as the key",
+  NON_STRING_KEY: NOT_A_TEXT_KEY,
   RESOURCE_EXHAUSTION: TOO_DEEP,
 };
 
 function plainYamlError({ code, message }: { code: string; message: string }): string {
   const short = message.replaceAll(/\s+/g, " ").slice(0, 200);
-  if (code === "TAG_RESOLVE_FAILED") return `a tag that is not known (${short}); remove it`;
-  return ADVICE[code] ?? `this is not YAML (${short}); mend it there`;
+  if (code === "TAG_RESOLVE_FAILED") return `unknown tag (${short}); remove it`;
+  return ADVICE[code] ?? `not valid YAML (${short}); fix it there`;
 }
 
 // From the nodes of a YAML document to a plain value: what JSON has, and nothing else. Objects have no prototype, so
@@ -268,7 +268,7 @@ class YamlValueReader {
   #copied(alias: Alias): unknown {
     const target = this.targets.get(alias) ?? this.#anchors.get(alias.source);
     if (target === undefined) {
-      throw faulty(alias, `*${alias.source} names nothing: there is no &${alias.source} before it; add quotes?`);
+      throw faulty(alias, `*${alias.source} has no &${alias.source} before it; if it is text, add quotes`);
     }
     this.targets.set(alias, target);
     if (this.#open.has(target)) throw faulty(alias, `*${alias.source} contains itself; write the value out`);
@@ -283,7 +283,7 @@ class YamlValueReader {
     const object: Record<string, unknown> = Object.create(null);
     for (const pair of map.items) {
       const key = this.#key(pair);
-      if (Object.hasOwn(object, key)) throw faulty(pair.key, `the key ${quoted(key)} is there twice; keep one`);
+      if (Object.hasOwn(object, key)) throw faulty(pair.key, `duplicate key ${quoted(key)}; keep one`);
       object[key] = this.valueOf(pair.value);
     }
     return object;
@@ -291,7 +291,7 @@ class YamlValueReader {
 
   #key({ key }: Pair): string {
     if (!yaml().isScalar(key) || typeof key.value !== "string") {
-      throw faulty(key, "a key that is no text; give a plain text as the key");
+      throw faulty(key, NOT_A_TEXT_KEY);
     }
     this.#note(key);
     if (key.value === "<<" && key.type === "PLAIN") {
@@ -313,7 +313,7 @@ class YamlValueReader {
     }
     if (value === null || typeof value === "boolean") return value;
     if (typeof value !== "number") return refuse(scalar);
-    if (!Number.isFinite(value)) throw faulty(scalar, `${quoted(source)} is no number that JSON has`);
+    if (!Number.isFinite(value)) throw faulty(scalar, `${quoted(source)} is not a JSON number`);
     if (Number.isInteger(value) && !Number.isSafeInteger(value) && !/[.eE]/.test(source)) {
       throw faulty(scalar, `${quoted(source)} is too large to be kept exactly; put it in quotes`);
     }
@@ -340,7 +340,7 @@ function faulty(node: unknown, message: string): YamlFault {
 }
 
 function refuse(node: unknown): never {
-  throw faulty(node, "a value that JSON does not have; give text, a number, true, false, null, a list or a map");
+  throw faulty(node, "not a JSON value; use text, a number, true, false, null, a list or a map");
 }
 
 function quoted(text: string): string {
