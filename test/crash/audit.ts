@@ -151,8 +151,8 @@ function auditBudgets(job: JobInfo, events: readonly JobEvent[]): void {
       const { decision } = data as { decision?: { class: string; charge?: object } };
       return decision?.charge && (decision.class === "lost") === lost;
     }).length;
-  expect(job.failures, "charged failures").toBe(charged(false));
-  expect(job.losses, "charged losses").toBe(charged(true));
+  expect(job.failures, "counted failures").toBe(charged(false));
+  expect(job.losses, "counted losses").toBe(charged(true));
   if (workerLost.charge === "shared") {
     expect(job.failures + job.losses).toBeLessThanOrEqual(maxAttempts);
     return;

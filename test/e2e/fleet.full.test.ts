@@ -5,6 +5,7 @@ import { expect, it } from "vitest";
 import { Dice } from "../dice.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { SEED } from "../tier.ts";
+import { drained, reckon, tally } from "./final-check.ts";
 import {
   connect,
   IS_SOAK,
@@ -18,7 +19,6 @@ import {
   TEST_MS,
   until,
 } from "./kit.ts";
-import { drained, reckon, tally } from "./reckoning.ts";
 import { startSubmitters } from "./submitters.ts";
 
 const KILLS = IS_SOAK ? 300 : 3;

@@ -7,8 +7,8 @@ import { expect, it } from "vitest";
 import { Dice } from "../dice.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { SEED } from "../tier.ts";
+import { drained, reckon, tally } from "./final-check.ts";
 import { connect, linesIn, newHome, type Proc, pass, Server, spawnWorker, until } from "./kit.ts";
-import { drained, reckon, tally } from "./reckoning.ts";
 import { GUARDED, startSubmitters } from "./submitters.ts";
 
 const given = (name: string, usual: number) => Number(process.env[`PERDURE_${name}`] ?? usual);

@@ -5,8 +5,8 @@ import { expect, it, onTestFinished } from "vitest";
 import { Dice } from "../dice.ts";
 import { SEED } from "../tier.ts";
 import { type Exchange, startCuttingProxy } from "./cutting-proxy.ts";
+import { drained, reckon, tally } from "./final-check.ts";
 import { connect, linesIn, newHome, output, Server, sh, TEST_MS, worker } from "./kit.ts";
-import { drained, reckon, tally } from "./reckoning.ts";
 import { runsOf, startSubmitters } from "./submitters.ts";
 
 const JOBS = 120;

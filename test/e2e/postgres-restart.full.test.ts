@@ -4,8 +4,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
 import { startServer } from "../postgres/server.ts";
+import { drained, reckon, tally } from "./final-check.ts";
 import { connect, linesIn, newHome, resultOf, Server, TEST_MS, until, worker } from "./kit.ts";
-import { drained, reckon, tally } from "./reckoning.ts";
 import { startSubmitters } from "./submitters.ts";
 
 it("a restart of PostgreSQL is survived by servers, workers and clients", {

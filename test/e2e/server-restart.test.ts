@@ -3,6 +3,7 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { beforeAll, expect, it } from "vitest";
 import { IS_FULL, inFull } from "../tier.ts";
+import { reckon } from "./final-check.ts";
 import {
   connect,
   linesIn,
@@ -16,7 +17,6 @@ import {
   until,
   worker,
 } from "./kit.ts";
-import { reckon } from "./reckoning.ts";
 
 // The same for all of them: the worker survives whatever happens to the server.
 let server: Server;

@@ -35,7 +35,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     await until("the command runs", () => linesIn(begun).length === 1);
     // Two signals that arrive together, as from `timeout`, count as one.
     for (const signal of ["SIGSTOP", "SIGINT", "SIGTERM", "SIGCONT"]) process.kill(-said.pid, signal);
-    await until("it is stopping", () => proc.log.includes("once more to stop at once"));
+    await until("it is stopping", () => proc.log.includes("send it again to exit now"));
     writeFileSync(go, "");
     expect((await proc.ended).code, "the second ended it").toBe(0);
     const left = await Perdure.open(join(home, "data", "perdure.db"));

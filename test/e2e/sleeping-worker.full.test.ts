@@ -3,6 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { reckon } from "./final-check.ts";
 import {
   connect,
   gone,
@@ -17,7 +18,6 @@ import {
   until,
   worker,
 } from "./kit.ts";
-import { reckon } from "./reckoning.ts";
 
 const STORY = ["job.submitted", "attempt.started", "attempt.lost", "attempt.started", "attempt.succeeded"];
 

@@ -1,11 +1,11 @@
-/** Tasks for workers under test, given to them with `--tasks`. */
+/** Tasks for workers under test, loaded with `--tasks`. */
 import { appendFileSync, existsSync } from "node:fs";
 import { setTimeout as pass } from "node:timers/promises";
 import { task } from "perdure";
 
 export const add = task("add", ({ a, b }) => ({ sum: a + b }));
 
-/** `effects`: where each run leaves a line. `ms`: how long it takes. `failFirst`: whether the first run fails. */
+/** `effects`: file to which each attempt appends a line. `ms`: duration. `failFirst`: whether the first attempt fails. */
 export const effect = task("effect", async ({ effects, ms = 0, failFirst = false }, ctx) => {
   if (effects !== undefined) appendFileSync(effects, `${ctx.jobId} ${ctx.attempt}\n`);
   if (ms > 0) await pass(ms);
@@ -13,7 +13,7 @@ export const effect = task("effect", async ({ effects, ms = 0, failFirst = false
   return { attempt: ctx.attempt };
 });
 
-/** Runs until the file is there. */
+/** Runs until the file exists. */
 export const hold = task("hold", async ({ effects, file }, ctx) => {
   appendFileSync(effects, `${ctx.jobId} ${ctx.attempt}\n`);
   while (!existsSync(file)) {

@@ -3,6 +3,7 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { reckon } from "./final-check.ts";
 import {
   connect,
   freePort,
@@ -18,7 +19,6 @@ import {
   until,
   up,
 } from "./kit.ts";
-import { reckon } from "./reckoning.ts";
 
 it.each([
   { awayMs: 45_000, kills: 3 },

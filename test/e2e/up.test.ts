@@ -5,6 +5,7 @@ import { describe, expect, it } from "vitest";
 import { perdure } from "../cli/kit.ts";
 import { newSchema } from "../postgres/kit.ts";
 import { IS_FULL } from "../tier.ts";
+import { reckon } from "./final-check.ts";
 import {
   connect,
   freePort,
@@ -25,7 +26,6 @@ import {
   until,
   up,
 } from "./kit.ts";
-import { reckon } from "./reckoning.ts";
 
 describe("perdure up", { timeout: TEST_MS }, () => {
   it("runs commands and tasks of a module, returns logs and files, and stops without a loss", async () => {
@@ -94,7 +94,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     const all = treeOf(second.proc.pid);
     expect(all.length).toBeGreaterThan(5);
     second.proc.signal("SIGTERM");
-    await until("it is stopping", () => second.proc.log.includes("once more to stop at once"));
+    await until("it is stopping", () => second.proc.log.includes("send it again to exit now"));
     await pass(600); // an earlier one counts as the same signal
     const at = performance.now();
     expect(await second.proc.stop()).toBe(143);
@@ -116,7 +116,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     await numberIn(pids);
     const tree = treeOf(proc.pid);
     proc.signal("SIGTERM");
-    await until("the worker is stopping too", () => proc.log.split("once more to stop at once").length === 3);
+    await until("the worker is stopping too", () => proc.log.split("send it again to exit now").length === 3);
     await proc.kill();
     for (const pid of tree) await gone(pid, `process ${pid} of ${tree} has exited`);
   });

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { expect, it } from "vitest";
 import { newSchema } from "../postgres/kit.ts";
 import { IS_FULL } from "../tier.ts";
+import { reckon } from "./final-check.ts";
 import {
   connect,
   gone,
@@ -19,7 +20,6 @@ import {
   until,
   worker,
 } from "./kit.ts";
-import { reckon } from "./reckoning.ts";
 
 it("ends its command when it is killed; another worker runs the job, and uploaded output is kept", {
   timeout: TEST_MS,

@@ -1,5 +1,5 @@
-/** A worker process with families: a `parent` submits three children, waits for them and adds up their results; a `child`
- *  does its sum after a moment; a `grandparent` has two parents. It says: ready <session>. */
+/** A worker process for parents and children: a `parent` submits three children, waits for them and adds up their
+ *  results; a `child` returns a number after a moment; a `grandparent` has two parents. Prints: ready <session>. */
 import { setTimeout as pass } from "node:timers/promises";
 import { Perdure, task } from "perdure";
 

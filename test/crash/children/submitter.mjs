@@ -1,13 +1,13 @@
 /** Submits jobs `from` to `to`, each with the key `job-<i>`, one by one or in lists (`batch`). An acknowledged id is
- *  appended to the file `acks` (and said) before the next submit, so the file never knows of more than was promised.
- *  It says: pid <pid> · ack <i> <id> <created> · done · error <code> <message>. */
+ *  appended to the file `acks` (and printed) before the next submit, so the file only has acknowledged jobs.
+ *  Prints: pid <pid> · ack <i> <id> <created> · done · error <code> <message>. */
 import { appendFileSync } from "node:fs";
 import { Perdure } from "perdure";
 
 const { url, from, to, acks, batch = 1, bodies = [{ work: "quick" }], retry } = JSON.parse(process.argv[2]);
 
 console.log(`pid ${process.pid}`);
-process.stdin.on("end", () => process.exit(1)).resume(); // the test is gone: nobody else would end us
+process.stdin.on("end", () => process.exit(1)).resume(); // the test has exited: exit too
 process.stdin.unref?.();
 
 const entry = (i) => {

@@ -1,11 +1,11 @@
-/** A worker process. Handlers do what their payload says:
+/** A worker process. Handlers do what their payload selects:
  *  { work: "quick" | "fail-first" | "fail" | "poison" } · { work: "sleep", ms } ·
- *  { work: "block", ms } or { work: "block", untilFile }: in a loop that lets nothing else run ·
- *  { work: "hold" }: until the test says "release" (all of them) or "release <attempt>" (those of that number) ·
- *  with `stubborn` it does not listen to its signal.
- *  A first attempt and those after it may differ: `first` overrides these for attempt 1.
- *  It says: pid <pid> · ready <session> · start <job> <attempt> · aborted <job> <attempt> <why> · end <job> <attempt> ·
- *  held <until> (reaping was held) · draining · closed. With `effects`, starts go to that file as well. */
+ *  { work: "block", ms } or { work: "block", untilFile }: in a loop that blocks the event loop ·
+ *  { work: "hold" }: until the test sends "release" (all of them) or "release <attempt>" (those with that number) ·
+ *  with `stubborn` it ignores its signal.
+ *  `first` overrides these for attempt 1.
+ *  Prints: pid <pid> · ready <session> · start <job> <attempt> · aborted <job> <attempt> <why> · end <job> <attempt> ·
+ *  held <until> (reaping was held) · draining · closed. With `effects`, starts are also appended to that file. */
 import { appendFileSync, existsSync } from "node:fs";
 import { createInterface } from "node:readline";
 import { Perdure, task } from "perdure";
@@ -100,7 +100,7 @@ createInterface({ input: process.stdin })
     allReleased ||= attempt === undefined;
     for (const one of held) if (allReleased || one.attempt === Number(attempt)) one.resolve();
   })
-  .on("close", () => process.exit(1)); // the test is gone: nobody else would end us
+  .on("close", () => process.exit(1)); // the test has exited: exit too
 
 say("ready", worker.session);
 
