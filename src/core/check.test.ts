@@ -47,7 +47,7 @@ describe("nearest", () => {
     expect(nearest(given, known)).toBe(expected);
   });
 
-  it("knows nothing near an empty list", () => expect(nearest("a", [])).toBeNull());
+  it("finds nothing in an empty list", () => expect(nearest("a", [])).toBeNull());
 
   it("prefers the closest of several", () =>
     expect(nearest("sigint", ["SIGKILL", "SIGINFO", "SIGINT"])).toBe("SIGINT"));
@@ -164,7 +164,7 @@ describe("numbers", () => {
     [{ max: 10 }, [11], " of at most 10"],
     [{ min: 0, below: 1 }, [-1, 1], " from 0 to below 1"],
     [{ below: 1 }, [1], " below 1"],
-  ])("holds the bounds %j and names them", (bounds, outside, words) => {
+  ])("checks the bounds %j and names them", (bounds, outside, words) => {
     for (const value of outside) {
       expect(refusal(() => asNumber(value, "x", bounds)).allowed).toBe(`a number${words}`);
       expect(refusal(() => asInteger(value, "x", bounds)).allowed).toBe(`a whole number${words}`);
@@ -214,7 +214,7 @@ describe("asList", () => {
     expect(refusal(() => asList(new Array(1), "x", asBoolean, 2)).path).toBe("x[0]");
   });
 
-  it("refuses what is no list, too long or too short, without printing all of it", () => {
+  it("refuses what is not a list, too long or too short, without printing all of it", () => {
     expect(refusal(() => asList("ab", "x", asBoolean, 2)).message).toBe('x: must be a list of 0 to 2 items; got "ab".');
     expect(refusal(() => asList([1, 2, 3], "x", asBoolean, 2)).message).toContain("got a list of 3");
     expect(refusal(() => asList([], "x", asBoolean, 2, 1)).allowed).toBe("a list of 1 to 2 items");

@@ -27,7 +27,7 @@ export const ERROR_CODES = {
   store_refused: "the store refused this item; nothing of it was stored",
   invalid_request: "a request does not match the schema of the server; the message names the field",
   unauthorized: "the server requires a token, and this one is missing, unknown, expired or revoked",
-  forbidden: "the token does not allow this, or the request comes from a foreign page",
+  forbidden: "the token does not permit this, or the request is from a foreign web page",
   not_found: "the server has nothing at this address",
   signing_key_missing: "this server does not have the signing secret in use yet; nothing was done, try again later",
   lease_lost: "this session does not hold the attempt, or no longer; nothing was changed",

@@ -41,7 +41,7 @@ describe("the others", () => {
     expect(quoted("a\nb")).toBe('"a\\nb"');
   });
 
-  it("shows instants in UTC, and says so when there is none", () => {
+  it("shows instants in UTC, and reports an invalid one", () => {
     expect(showAt(0)).toBe("1970-01-01T00:00:00.000Z");
     for (const at of [Number.NaN, Number.POSITIVE_INFINITY, 9e15]) expect(showAt(at)).toBe("an unknown time");
   });

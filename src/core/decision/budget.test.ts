@@ -122,7 +122,7 @@ describe("what is left of a budget", () => {
     expect(limitText(limit)).toBe(text);
   });
 
-  it("is not gone by reservations for what runs already", () => {
+  it("is not used up by the reservations of running attempts", () => {
     expect(spentAbove([now({ reserved: { tokens: 900, costUsd: 9 } })])).toBe(null);
     expect(spentAbove([now({ live: { tokens: 90, costUsd: 0 } })])).toMatchObject({ part: "tokens", used: 100 });
   });

@@ -5,7 +5,7 @@ import { counted } from "../format.ts";
 import { type Job, money, type Usage } from "../job/job.ts";
 import type { Policy } from "../policy/policy.ts";
 
-/** How many attempts count against `maxAttempts` so far. Every charge, and every place that shows one, uses this count. */
+/** How many attempts count against `maxAttempts` so far. Decisions and displays use this count. */
 export function chargedAttempts({ failures, losses, policy }: Pick<Job, "failures" | "losses" | "policy">) {
   const shared = policy.workerLost.charge === "shared";
   return { used: shared ? failures + losses : failures, limit: policy.maxAttempts };

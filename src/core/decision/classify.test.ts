@@ -133,16 +133,16 @@ describe("classify, in order, first match wins:", () => {
   });
 });
 
-describe("a job that nobody ever started", () => {
+describe("a job that no worker ever started", () => {
   const never: TestJobFields = waitingJob();
   const ruled = { rules: [testRule({ kind: ["queue_timeout"] }, "fail")] };
 
-  it("fails as unschedulable, whatever said no", () => {
+  it("fails as unschedulable, whatever decided", () => {
     expect(verdictOn(ruled, QUEUE_TIMEOUT, never)).toEqual(["unschedulable", "rules[0]"]);
     expect(verdictOn({ stopWhen: "true" }, QUEUE_TIMEOUT, never)).toEqual(["unschedulable", "stopWhen"]);
   });
 
-  it("need only be unheard of in this chapter", () => {
+  it("need only be so since the last redrive", () => {
     expect(verdictOn(ruled, QUEUE_TIMEOUT, { chapter: 2, firstStartedAt: null })[0]).toBe("unschedulable");
   });
 
@@ -212,7 +212,7 @@ describe("conditions", () => {
     ["a run after it was handed back and had waited for children", { attempt: 7, failures: 1 }, 2],
     ["the first run after a redrive", { chapter: 2, attempt: 6 }, 1],
     ["a wait of a job that nobody started", waitingJob(), 1],
-  ])("and rules count charged runs of the chapter: %s", (_, parts, attempt) => {
+  ])("and rules count attempts since the last redrive: %s", (_, parts, attempt) => {
     for (const number of [attempt - 1, attempt, attempt + 1]) {
       const verdict = number === attempt ? "rejected" : "retry";
       const condition = `{{ attempt == ${number} }}`;
@@ -271,7 +271,7 @@ describe("polled", () => {
 });
 
 describe("failureOf", () => {
-  it("is the reported failure of a failed or timed out run", () => {
+  it("is the reported failure of a failed or timed out attempt", () => {
     const broke = failed();
     const slow = timedOut();
     expect(failureOf(broke)).toBe(broke.failure);

@@ -234,7 +234,7 @@ const holds = (property: (story: TestJobHistory, before: Job) => void, runs = 40
   );
 
 describe("whatever the policy and whatever happens", () => {
-  it("the events of a job tell the state its row was written with", () => {
+  it("the events of a job give the state of its row", () => {
     holds((story) => {
       expect(foldEvents(story.events)).toEqual(progressOf(story.job));
       expect(story.fold()).toEqual(progressOf(story.job));
@@ -256,7 +256,7 @@ describe("whatever the policy and whatever happens", () => {
     });
   });
 
-  it("no budget is ever exceeded within a chapter", () => {
+  it("no limit is exceeded between two redrives", () => {
     holds(({ job }) => {
       const { maxAttempts, workerLost, maxDefers, rules } = job.policy;
       if (workerLost.charge === "shared") expect(job.failures + job.losses).toBeLessThanOrEqual(maxAttempts);
@@ -274,7 +274,7 @@ describe("whatever the policy and whatever happens", () => {
     });
   });
 
-  it("a job that has not ended has a run left", () => {
+  it("a job that has not ended has an attempt left", () => {
     holds(({ job }) => {
       const { maxAttempts, workerLost } = job.policy;
       if (isTerminal(job.state)) return;
@@ -284,7 +284,7 @@ describe("whatever the policy and whatever happens", () => {
     });
   });
 
-  it("one run raises at most one of the charged counters, and by one", () => {
+  it("one attempt raises at most one counter, by one", () => {
     holds(({ job, events }, before) => {
       if (events.at(-1)?.name === "job.redriven") return;
       const rules = (of: Job) => Object.values(of.ruleCounts ?? {}).reduce((sum, n) => sum + n, 0);
@@ -294,7 +294,7 @@ describe("whatever the policy and whatever happens", () => {
     });
   });
 
-  it("the end is final within its chapter", () => {
+  it("an end is final until a redrive", () => {
     holds(({ job, events }, before) => {
       if (!isTerminal(before.state)) return;
       const name = events.at(-1)?.name;
@@ -322,7 +322,7 @@ describe("whatever the policy and whatever happens", () => {
     });
   });
 
-  it("a redrive resets the counters, and attempt, revision and usage go on", () => {
+  it("a redrive resets the counters; attempt, revision and usage continue", () => {
     holds(({ job, events, now }, before) => {
       if (events.at(-1)?.name !== "job.redriven") return;
       expect(["failed", "cancelled"]).toContain(before.state);
@@ -401,7 +401,7 @@ describe("two budgets", () => {
   };
   const fluster = { ...presets.fluster, maxAttempts: 4 };
 
-  it("are spent in any order: 3 failures and 100 losses leave one more run, which may succeed", () => {
+  it("count in any order: 3 failures and 100 losses leave one more attempt, which may succeed", () => {
     fc.assert(
       fc.property(outcomes(3, 100), (order) => {
         const story = new TestJobHistory({ policy: fluster }).run(...order);
@@ -427,7 +427,7 @@ describe("two budgets", () => {
     );
   });
 
-  it("that are one let maxAttempts runs happen, whatever they end in", () => {
+  it("that are shared allow maxAttempts attempts, whatever their outcome", () => {
     fc.assert(
       fc.property(
         fc.integer({ min: 1, max: 20 }),

@@ -256,7 +256,7 @@ describe("a decision's class", () => {
   });
 });
 
-describe("what a run is charged to", () => {
+describe("what an attempt counts against", () => {
   const FIVE = { policy: { maxAttempts: 5 } };
   const own = { policy: { maxAttempts: 5, rules: [testRule({}, "retry", { maxRetries: 3 })] } };
   const deferring = { policy: { maxAttempts: 5, rules: [testRule({}, "defer")] } };
@@ -300,11 +300,11 @@ describe("what a run is charged to", () => {
 });
 
 describe("at the limits", () => {
-  it("maxAttempts 1 grants one run", () => {
+  it("maxAttempts 1 allows one attempt", () => {
     expect(decided({ policy: { maxAttempts: 1 } }, failed()).kind).toBe("fail");
   });
 
-  it("the last charged run is the last", () => {
+  it("the last counted attempt is the last", () => {
     const policy = { maxAttempts: 3 };
     expect(decided({ failures: 1, policy }, failed()).kind).toBe("retry");
     expect(decided({ failures: 2, policy }, failed()).kind).toBe("fail");
@@ -336,7 +336,7 @@ describe("at the limits", () => {
     });
   });
 
-  it("maxElapsed counts from the first start of the chapter, not of the run", () => {
+  it("maxElapsed counts from the first start since the redrive, not of the attempt", () => {
     const policy = { maxAttempts: 2, maxElapsedMs: 10_000, backoff: fixed(0) };
     const parts = { policy, startedAt: T0 + 60_000, firstStartedAt: T0 };
     expect(decided(parts, failed(), { now: T0 + 61_000 })).toMatchObject({ kind: "fail", detail: "elapsed" });
@@ -349,7 +349,7 @@ describe("at the limits", () => {
     expect(decided(redriven, QUEUE_TIMEOUT, { now: T0 + 3_600_000 }).kind).toBe("retry");
   });
 
-  it("the 19th handback in a row is free, the 20th is a loss and begins anew", () => {
+  it("the 19th handback in a row does not count, the 20th is a loss and restarts the count", () => {
     expect(decided({ handbacks: MAX_HANDBACKS - 2 }, RELEASED)).toMatchObject({
       step: "handback",
       counters: { handbacks: 19, losses: 0 },
@@ -434,14 +434,14 @@ describe("the poison guard", () => {
     expect(again).toMatchObject({ kind: "retry", counters: { streak: 2, streakSession: "s1", losses: 3 } });
   });
 
-  it("counts a run that was never seen alive, and one of an unknown session", () => {
+  it("counts an attempt without a renewal, and one of an unknown session", () => {
     const unseen: Outcome = { kind: "lost", why: "worker_gone", session: null, renewedAt: null, by: null };
     expect(decided(quick, unseen)).toMatchObject({ reason: "poison" });
     expect(decided({ streak: 0 }, unseen).counters).toMatchObject({ streak: 1, streakSession: null });
     expect(decided({ streak: 1, streakSession: null }, unseen).counters.streak).toBe(1);
   });
 
-  it("takes a renewal before the start, or a start that nobody knows, as no time at all", () => {
+  it("reads a renewal before the start, or an unknown start, as 0 ms", () => {
     expect(decided(quick, lost(-5_000))).toMatchObject({ reason: "poison" });
     const outcome: Outcome = { kind: "lost", why: "killed", session: "s1", renewedAt: NOW, by: null };
     expect(decided({ ...quick, startedAt: null }, outcome)).toMatchObject({ reason: "poison" });
@@ -493,7 +493,7 @@ describe("the delay", () => {
     return decision.kind === "retry" ? decision.delay : decision;
   };
 
-  it("is added to now, and tells base, jitter and draw", () => {
+  it("is added to now, and has base, jitter and delay", () => {
     expect(decided({ policy: { maxAttempts: 9 } }, failed(), { random: 0.75 })).toMatchObject({
       runAt: NOW + 1_100,
       delay: { baseMs: 1_000, jitter: 0.1, delayMs: 1_100 },
@@ -540,7 +540,7 @@ describe("the delay", () => {
     expect(r({}, RELEASED)).toEqual({ baseMs: 1_000, jitter: 0, delayMs: RELEASE_DELAY_MS });
   });
 
-  describe("that a failure asks for", () => {
+  describe("that a failure requests", () => {
     const asks = (retryAfterMs: number) => failed({ retryAfterMs });
     const two = (policy: Partial<Policy> = {}) => ({ policy: { maxAttempts: 2, ...policy } });
     const deferring = (policy: Partial<Policy> = {}) => ({ policy: { rules: [testRule({}, "defer")], ...policy } });
@@ -589,7 +589,7 @@ describe("the delay", () => {
 });
 
 describe("a condition that errs", () => {
-  it("is told with the decision", () => {
+  it("is part of the decision", () => {
     const decision = decided({ policy: { maxAttempts: 2, stopWhen: "{{ attempt / 0 > 1 }}" } }, failed());
     expect(decision).toMatchObject({
       kind: "fail",
@@ -598,7 +598,7 @@ describe("a condition that errs", () => {
     });
   });
 
-  it("is not spoken of when there was none", () => {
+  it("is absent when there was none", () => {
     expect(decided({ policy: { stopWhen: "true" } }, failed())).not.toHaveProperty("conditionError");
   });
 

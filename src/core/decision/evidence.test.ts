@@ -21,16 +21,19 @@ describe("workers killed at random", () => {
     rates.flatMap((killEveryMs) => delays.map((foundAfterMs) => ({ slots, killEveryMs, foundAfterMs }))),
   );
 
-  it.each(fleets)("condemn nobody: $slots slots, one lives for $killEveryMs ms, found after $foundAfterMs", (parts) => {
-    const count = IS_FULL ? 4_000 : 400;
-    const { jobs, kills, losses } = runFleet({ workers: 8, jobs: count, runMs, seed: SEED + 10, ...parts });
-    expect(jobs.filter(({ state }) => state !== "succeeded").map(({ id, reason }) => ({ id, reason }))).toEqual([]);
-    expect(kills).toBeGreaterThan(0);
-    // The old rule, three quick losses in a row, would have had its victims.
-    if (parts.killEveryMs === 1_600) expect(losses.filter((lost) => lost >= 3).length).toBeGreaterThan(0);
-  });
+  it.each(fleets)(
+    "fail no innocent job: $slots slots, one worker runs for $killEveryMs ms, losses found after $foundAfterMs",
+    (parts) => {
+      const count = IS_FULL ? 4_000 : 400;
+      const { jobs, kills, losses } = runFleet({ workers: 8, jobs: count, runMs, seed: SEED + 10, ...parts });
+      expect(jobs.filter(({ state }) => state !== "succeeded").map(({ id, reason }) => ({ id, reason }))).toEqual([]);
+      expect(kills).toBeGreaterThan(0);
+      // The old rule, three quick losses in a row, would have had its victims.
+      if (parts.killEveryMs === 1_600) expect(losses.filter((lost) => lost >= 3).length).toBeGreaterThan(0);
+    },
+  );
 
-  it("condemn nobody where one worker is all there is", () => {
+  it("fail no innocent job with a single worker", () => {
     const plan = { workers: 1, slots: 4, jobs: 400, runMs, killEveryMs: 1_600, foundAfterMs: 500 };
     for (const seed of [SEED, SEED + 1]) {
       const { jobs } = runFleet({ ...plan, seed });
@@ -56,12 +59,12 @@ describe("jobs that end their workers", () => {
     expect(Math.max(...losses)).toBe(3);
   });
 
-  it.each([1, 4, 16])("need one loss more where only a lease tells of it: %i slots", (slots) => {
+  it.each([1, 4, 16])("need one more loss where only a lease shows it: %i slots", (slots) => {
     const { guilty } = poisonIn({ slots, poison: { count: 1, afterMs: 20 }, foundAfterMs: 16_000 });
     expect(guilty).toEqual([slots === 1 ? 3 : 4]);
   });
 
-  it.each([1, 4, 16])("are found out though there are several, and workers are killed: %i slots", (slots) => {
+  it.each([1, 4, 16])("are found although there are several, and workers are killed: %i slots", (slots) => {
     const { guilty } = poisonIn({ slots, poison: { count: 5, afterMs: 20 }, killEveryMs: 30_000 });
     expect(guilty).toHaveLength(5);
     for (const lost of guilty) expect(lost).toBeLessThanOrEqual(12);

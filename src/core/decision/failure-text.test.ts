@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { failure, failureText, lineBeside } from "./failure.ts";
 
-describe("a failure in words", () => {
+describe("a failure as text", () => {
   it("is its message, and the line that decided where there is one", () => {
     expect(failureText({ message: "exit code 1: bye" })).toBe("exit code 1: bye");
     expect(failureText({ message: "exit code 1: bye", line: "HTTP 401" })).toBe("exit code 1: bye (HTTP 401)");

@@ -92,7 +92,7 @@ describe("failureFrom", () => {
     ["a number", 7, "the handler threw number: 7"],
     ["a bigint", 7n, "the handler threw bigint: 7"],
     ["a symbol", Symbol("s"), "the handler threw symbol: Symbol(s)"],
-  ])("tells that %s was thrown", (_, thrown, message) => {
+  ])("shows that %s was thrown", (_, thrown, message) => {
     expect(failureFrom(thrown)).toEqual({ ...NOTHING, kind: "error", message });
   });
 

@@ -16,7 +16,7 @@ describe("phrases in lines", () => {
     "Request failed: Status-Code = 401.",
     "StatusCode.401",
     "\u001b[31mstatus code 401\u001b[0m",
-  ])("are whole words in a row, whatever stands between them: %j", (line) => {
+  ])("are whole words in a row, whatever is between them: %j", (line) => {
     expect(found("first", line, "last")).toBe("status code 401");
   });
 
@@ -27,7 +27,7 @@ describe("phrases in lines", () => {
     "status of code 401",
     "401 status code",
     "",
-  ])("are no parts of words, and in no other order: %j", (line) => {
+  ])("are not parts of words, and not in another order: %j", (line) => {
     expect(found(line)).toBeNull();
   });
 
@@ -49,7 +49,7 @@ describe("phrases in lines", () => {
     expect(found("x-status-code: 401")).toBeNull();
   });
 
-  it("come with the line in which they stand, cut around them where it is long", () => {
+  it("come with their line, cut around them where it is long", () => {
     const line = `${"x".repeat(2_000)} ExpiredToken ${"y".repeat(2_000)}`;
     const text = findInLines([line], wanted)?.line ?? "";
     expect(text).toMatch(/^…x{1,60} ExpiredToken y+…$/);

@@ -32,7 +32,7 @@ describe("other workers", () => {
     expect(of(session(2, { endedAt: now - 9 * MINUTE }))).toEqual({ lost: 0, watchedMs: MINUTE });
   });
 
-  it("leaves out the sessions that died in one process with the job's own, and not those that died there before or later", () => {
+  it("leaves out sessions lost with the job's own in one process, and not those lost there earlier or later", () => {
     const same = { process: "boot 1", pid: 1 };
     const lost = session(1, { ...same, ...died });
     const ask = (...others: WatchedSession[]) => otherWorkers([lost, ...others], now)(lost, [9]);

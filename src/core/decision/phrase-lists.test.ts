@@ -8,7 +8,7 @@ import { classify } from "./classify.ts";
 import { AUTHENTICATION_FAILED, lineList } from "./phrase-lists.ts";
 
 describe("lists of phrases", () => {
-  it("are words of letters and digits in lower case, as the text of a line is compared, and each is there once", () => {
+  it("are words of letters and digits in lower case, as lines are compared, each once", () => {
     const phrases = Object.values(AUTHENTICATION_FAILED).flat();
     expect(phrases.filter((phrase) => !/^[a-z\d]+( [a-z\d]+)*$/.test(phrase))).toEqual([]);
     expect(phrases.filter((phrase, at) => phrases.indexOf(phrase) !== at)).toEqual([]);

@@ -13,9 +13,9 @@ export interface FleetPlan {
   /** Of the innocent; how long each runs. */
   readonly jobs: number;
   readonly runMs: (draw: number) => number;
-  /** Of one worker, on average; 0: nobody is killed. */
+  /** The mean time between kills of a worker; 0: none is killed. */
   readonly killEveryMs: number;
-  /** From a worker's death until it is known: a second where the kernel tells, a lease where it does not. */
+  /** From the exit of a worker until it is detected: a second where the kernel reports it, else a lease. */
   readonly foundAfterMs: number;
   /** Jobs that end their worker so long after their start. */
   readonly poison?: { readonly count: number; readonly afterMs: number };
@@ -74,7 +74,7 @@ export function runFleet(plan: FleetPlan): FleetResult {
     const first = due[0];
     if (first === undefined) return;
     if (isSuspect(first)) {
-      if (session.held.size > 0) return; // makes room for it
+      if (session.held.size > 0) return; // waits until the worker is empty
       start(first, session);
       session.aloneUntil = now + ALONE_MS;
       return;

@@ -322,7 +322,7 @@ describe("evaluateCondition", () => {
     expect(evaluateCondition(parseCondition(source), VARIABLES)).toEqual({ value, error: null });
   });
 
-  it("answers with false and the reason when there is no value", () => {
+  it("returns false and the reason when there is no value", () => {
     expect(evaluateCondition("1 / 0 == 1", {})).toEqual({ value: false, error: "division by zero" });
     expect(evaluateCondition("not (1 / 0)", {})).toEqual({ value: false, error: "division by zero" });
     const { value, error } = evaluateCondition("statuscode == 1", {});

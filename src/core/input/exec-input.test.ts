@@ -44,7 +44,7 @@ describe("a command", () => {
     expect(refusal({ argv, limits: { processes: "7" } })).toMatch(/limits\.processes/);
   });
 
-  it("is read by a shell only where that is said", () => {
+  it("is read by a shell only with the option shell", () => {
     expect(check({ command: "a | b", shell: true }).argv).toEqual(["/bin/sh", "-c", "a | b"]);
     expect(refusal({ command: "a | b" })).toMatch(/exec\.command.*shell/);
     expect(refusal({ argv, shell: true })).toMatch(/exec\.shell.*command/);
@@ -186,7 +186,7 @@ describe("a command", () => {
     expect(refusal({ argv, files: { "a/b": "" } })).toMatch(/^exec\.files\["a\/b"\]/);
   });
 
-  it("refuses an input that JSON does not know, in the words of other refusals", () => {
+  it("refuses an input that is not JSON, like other mistakes", () => {
     const circle: Record<string, unknown> = {};
     circle.self = circle;
     let deep: unknown = 1;

@@ -30,7 +30,7 @@ describe("an http input", () => {
     });
   });
 
-  it("may say everything", () => {
+  it("may have every field", () => {
     const input: HttpInput = {
       url: "http://example.com",
       method: "post",
@@ -58,7 +58,7 @@ describe("an http input", () => {
     [null, "null"],
     [0, "0"],
     [false, "false"],
-  ])("sends the body %j as JSON, and says so", (body, text) => {
+  ])("sends the body %j as JSON, with its content type", (body, text) => {
     const checked = checkHttpInput({ ...URL_ONLY, method: "PUT", body }, "input");
     expect(checked.body).toBe(text);
     expect(checked.headers).toEqual([["content-type", "application/json"]]);
@@ -70,7 +70,7 @@ describe("an http input", () => {
     expect(checkHttpInput({ ...URL_ONLY, method: "PUT", body: "{}" }, "input").headers).toEqual([]);
   });
 
-  it("tells the nearest name of a field that is misspelt", () => {
+  it("shows the nearest name of a misspelt field", () => {
     expect(refusal({ ...URL_ONLY, methd: "GET" })).toMatchObject({ path: "input.methd", nearest: "method" });
     expect(refusal({ ...URL_ONLY, header: {} })).toMatchObject({ path: "input.header", nearest: "headers" });
   });
@@ -179,7 +179,7 @@ describe("messages", () => {
     expect(JSON.stringify([error.message, error.given])).not.toContain("s3cret");
   });
 
-  it("say what to use in place of a password in the address", () => {
+  it("name the alternative to a password in the address", () => {
     expect(refusal({ url: "https://user:pw@example.com/" }).message).toContain('the header "authorization"');
   });
 

@@ -34,7 +34,7 @@ describe("memory", () => {
 });
 
 describe("resources", () => {
-  it("are thousandths of a cpu and bytes, nothing where nothing is said", () => {
+  it("are thousandths of a cpu and bytes, 0 where not given", () => {
     expect(toResources({ cpu: 0.25, memory: "1k" }, "r")).toEqual({ cpu: 250, memory: 1_024 });
     expect(toResources({}, "r")).toEqual(NO_RESOURCES);
   });
@@ -43,7 +43,7 @@ describe("resources", () => {
     expect(() => toResources(given, "r")).toThrow(ConfigError);
   });
 
-  it("travel as labels, and only what there is of them", () => {
+  it("are stored as labels, without those that are 0", () => {
     expect(resourceLabels({ cpu: 250, memory: 0 })).toEqual({ "resource/cpu": "250" });
     expect(resourcesIn({ zone: "a" })).toBe(null);
     for (const each of [

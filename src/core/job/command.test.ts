@@ -96,7 +96,7 @@ describe("decideCommand", () => {
     expect(answer(parts, command)).toBe(expected);
   });
 
-  it("lets a blocked job go on, if it still waits since that run", () => {
+  it("queues a blocked job, if it still waits since that attempt", () => {
     const blocked: TestJobFields = { state: "blocked", attempt: 3, expireInMs: 60_000 };
     const unblock = (attempt: number): Command => ({ kind: "unblock", attempt, runAt: NOW + 7 });
     expect(decideCommand(testJob(blocked), unblock(3), NOW)).toMatchObject({
@@ -113,7 +113,7 @@ describe("decideCommand", () => {
     }
   });
 
-  it("records who asked, as far as it is known", () => {
+  it("records who requested it, if known", () => {
     for (const kind of ["cancel", "retry", "redrive", "discard"] as const) {
       const state = kind === "cancel" ? "queued" : "failed";
       expect(decideCommand(testJob({ state }), { kind, by: "ann" }, NOW)).toMatchObject({
@@ -130,7 +130,7 @@ describe("decideCommand", () => {
     });
   });
 
-  it("only asks a running job to stop", () => {
+  it("only requests a running job to stop", () => {
     expect(decideCommand(testJob(), { kind: "cancel" }, NOW)).toMatchObject({
       next: { state: "running", cancelRequestedAt: NOW, finishedAt: null, revision: 3 },
     });
@@ -166,7 +166,7 @@ describe("a redrive", () => {
     return story.run(failed());
   }
 
-  it("opens the next chapter: counters and elapsed time restart, attempt and revision go on", () => {
+  it("resets counters and elapsed time; attempt and revision continue", () => {
     const story = exhausted();
     expect(story.job).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3, failures: 2, chapter: 1 });
     const { revision } = story.job;
@@ -191,7 +191,7 @@ describe("a redrive", () => {
     expect(story.job).toMatchObject({ state: "succeeded", chapter: 2, attempt: 5, failures: 1 });
   });
 
-  it("forgets the cancel that ended the chapter before", () => {
+  it("drops the cancel before it", () => {
     const story = new TestJobHistory({ policy: { maxAttempts: 2 } }).start();
     story.command({ kind: "cancel" });
     story.settle(failed());

@@ -50,7 +50,7 @@ describe("shownNames", () => {
       ended("attempt.failed", { kind: "fail", step: "elapsed", reason: "budget" }),
       ["attempt.failed", "job.failed"],
     ],
-  ])("tells %s by what happened to the attempt, then by what it meant for the job", (_, event, names) => {
+  ])("names %s by what happened to the attempt, then by the consequence for the job", (_, event, names) => {
     expect(shownNames(event)).toEqual(names);
   });
 

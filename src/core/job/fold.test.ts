@@ -60,7 +60,7 @@ function ended(decision: Partial<StoredDecision>, more: object = {}, name = "att
 }
 
 describe("evolve", () => {
-  it("begins with the submission, whatever was there before", () => {
+  it("begins with the submit, whatever the state before", () => {
     const data = { state: "queued", runAt: AT, expiresAt: AT + 60_000, kind: "k", queue: "q" } as const;
     const submitted = happened({ name: "job.submitted", data: { v, ...data, namespace: "n", maxAttempts: 1 } });
     const expected = { ...BEFORE, state: "queued", runAt: AT, expiresAt: AT + 60_000, revision: 1 };
@@ -174,7 +174,7 @@ describe("evolve", () => {
 });
 
 describe("foldEvents", () => {
-  it("tells the state that the row was written with, after every event of a long life", () => {
+  it("gives the state of the row after every event of a long history", () => {
     const story = new TestJobHistory({
       expireInMs: 60_000,
       policy: {

@@ -52,8 +52,8 @@ const TWO_CHAPTERS = [
   ...["job.redriven", "attempt.started", "attempt.failed rejected"],
 ];
 
-describe("the end of the chapter asked for", () => {
-  it("is no error when it succeeded, and nothing more is read for that", async () => {
+describe("the end of the requested chapter", () => {
+  it("is not an error when it succeeded, and nothing more is read", async () => {
     expect(await errorOfEnd(ended({}), 1, handle())).toBeNull();
   });
 
@@ -65,18 +65,18 @@ describe("the end of the chapter asked for", () => {
     expect(error?.message).toBe("job_1 failed (exhausted) after 3 attempts: last");
   });
 
-  it("has no failure when it failed without a run", async () => {
+  it("has no failure when it failed without an attempt", async () => {
     const job = ended({ state: "failed", reason: "timeout", attempt: 0 });
     expect(await errorOfEnd(job, 1, handle([]))).toMatchObject({ reason: "timeout", failure: null });
   });
 
-  it("is said when it was cancelled", async () => {
+  it("is an error when it was cancelled", async () => {
     expect(await errorOfEnd(ended({ state: "cancelled" }), 1, handle())).toMatchObject({ code: "job_cancelled" });
   });
 });
 
 describe("the end of an earlier chapter", () => {
-  it("is that chapter's, whatever became of the job since", async () => {
+  it("is that of the chapter, whatever happened since", async () => {
     const attempts = [attempt(1, 1, "a"), attempt(2, 1, "b"), attempt(3, 2, "c")];
     const error = await errorOfEnd(ended({ chapter: 3 }), 1, handle(attempts, story(...TWO_CHAPTERS)));
     expect(error).toMatchObject({ code: "job_failed", reason: "exhausted", attempt: 2, failure: { message: "b" } });
@@ -107,7 +107,7 @@ it("takes the last attempt of a chapter, also when that one did not fail", () =>
   expect(lastFailure([], 1)).toBeNull();
 });
 
-it("says for how long it waited", () => {
+it("shows how long it waited", () => {
   expect(resultTimeout(ID, 50)).toMatchObject({
     code: "result_timeout",
     message: "job_1 did not end within 50 ms; it continues",

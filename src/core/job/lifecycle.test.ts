@@ -46,8 +46,8 @@ function settled(job: Job, outcome: Outcome, usage = usageOf(0)) {
   return settleJob(job, outcome, usage.tokensIn === 0 ? null : usage, NOW, MIDDLE);
 }
 
-describe("a run that waits for children", () => {
-  it("leaves the job blocked, with nothing charged and no end", () => {
+describe("an attempt that waits for children", () => {
+  it("leaves the job blocked, does not count and does not end it", () => {
     const job = testJob({ failures: 2, losses: 1, handbacks: 3, streak: 1, streakSession: "s0" });
     const { event, next, decision } = settled(job, WAITING, usageOf(5));
     expect(decision).toMatchObject({ kind: "block", step: "children", charge: null });
@@ -81,7 +81,7 @@ describe("the failure of an attempt as it is stored", () => {
 });
 
 describe("submitJob", () => {
-  it("tells whose child it is", () => {
+  it("names its parent", () => {
     const { event } = submitJob(waitingJob({ parentId: "job_parent" }), T0);
     expect(event.data).toMatchObject({ parentId: "job_parent" });
     expect(submittedText(event.data)).toBe(JSON.stringify(event.data));
@@ -121,7 +121,7 @@ describe("startedData", () => {
 });
 
 describe("succeededText", () => {
-  it("is the event of a run that succeeded and moved no counter", () => {
+  it("is the event of an attempt that succeeded and changed no counter", () => {
     const data = JSON.parse(succeededText(7)) as unknown;
     const decision = { kind: "succeed", step: "completed", class: "completed" };
     expect(data).toEqual({ v: EVENT_FORMAT, attempt: 7, decision });
@@ -195,7 +195,7 @@ describe("settleJob", () => {
     expect(JSON.stringify(event)).not.toContain("at x");
   });
 
-  it("adds the usage of the run before it decides, so that the run that breaks a budget is the last", () => {
+  it("adds the usage of the attempt before it decides, so that the attempt that exceeds a budget is the last", () => {
     const job = testJob({ usage: usageOf(60), policy: { maxAttempts: 9, budget: { tokens: 100, costUsd: null } } });
     expect(settled(job, failed(), usageOf(39)).next).toMatchObject({ state: "queued", usage: usageOf(99) });
     const { event, next } = settled(job, failed(), usageOf(40));
@@ -203,7 +203,7 @@ describe("settleJob", () => {
     expect(next).toMatchObject({ state: "failed", reason: "budget", usage: usageOf(100) });
   });
 
-  it("counts the usage of the run in the budgets above before it decides", () => {
+  it("counts the usage of the attempt in the budgets above before it decides", () => {
     const job = testJob({ policy: { maxAttempts: 9 } });
     const ends = (tokens: number) => settleJob(job, failed(), usageOf(tokens), NOW, MIDDLE, [above(60)]).next;
     expect(ends(39)).toMatchObject({ state: "queued" });
@@ -215,7 +215,7 @@ describe("settleJob", () => {
     expect(usageIn(settleJob(waitingJob(), QUEUE_TIMEOUT, null, NOW, MIDDLE))).toBeNull();
   });
 
-  it("starts the waiting time anew at every retry", () => {
+  it("restarts the waiting time at every retry", () => {
     const { event, next } = settled(testJob({ expireInMs: 5_000, policy: TWO }), failed());
     expect(event.data).toMatchObject({ expiresAt: NOW + 6_000 });
     expect(next).toMatchObject({ runAt: NOW + 1_000, expiresAt: NOW + 6_000 });
@@ -266,12 +266,12 @@ function storyOf(policy: PolicyFields): TestJobHistory {
 const times = <T>(n: number, value: T): T[] => Array.from({ length: n }, () => value);
 
 describe("preset default", () => {
-  it("grants one run: a failure is the end", () => {
+  it("allows one attempt: a failure is the end", () => {
     expect(end(storyOf({}).run(failed()))).toEqual({ end: "exhausted", runs: 1, failures: 1, losses: 0 });
     expect(end(storyOf({}).run(timedOut()))).toEqual({ end: "timeout", runs: 1, failures: 1, losses: 0 });
   });
 
-  it("backs off by 1 s, 2 s, 4 s up to 1 min when runs are granted", () => {
+  it("backs off by 1 s, 2 s, 4 s up to 1 min when attempts are allowed", () => {
     const story = storyOf({ maxAttempts: 9 }).run(...times(9, failed()));
     expect(story.delays).toEqual([1, 2, 4, 8, 16, 32, 60, 60].map((s) => s * 1_000));
     expect(end(story)).toEqual({ end: "exhausted", runs: 9, failures: 9, losses: 0 });
@@ -308,7 +308,7 @@ describe("preset default", () => {
     expect(all.filter((status) => status >= 500 && !isRetried(status))).toEqual([]);
   });
 
-  it("waits as long as it is told to", () => {
+  it("waits for Retry-After", () => {
     expect(storyOf({ maxAttempts: 2 }).run(answered(429, { retryAfterMs: 90_000 })).delays).toEqual([90_000]);
   });
 
@@ -435,7 +435,7 @@ describe("preset noetl", () => {
     ]);
   });
 
-  it("does not speak of exhaustion where a condition said no", () => {
+  it("has no exhausted event where a condition refused the retry", () => {
     const story = storyOf({ preset: "noetl", retryWhen: "{{ status_code >= 500 }}" }).run(answered(404));
     expect(shown(story).slice(-2)).toEqual(["attempt.failed", "job.failed"]);
     expect(end(story)).toMatchObject({ end: "rejected", runs: 1 });
@@ -456,11 +456,11 @@ describe("preset noetl", () => {
     expect(end(story.run(completed({ ok: true }, { statusCode: 200 })))).toMatchObject({ end: "succeeded", runs: 3 });
   });
 
-  it("has no jitter unless it is asked for", () => {
+  it("has no jitter by default", () => {
     expect(storyOf({ preset: "noetl" }).start().settle(unavailable, { random: 0 }).delays).toEqual([1_000]);
   });
 
-  it("polls until the answer is there, within its attempts", () => {
+  it("polls until the reply arrives, within its attempts", () => {
     const policy = { preset: "noetl", retryWhen: "{{ status_code == 202 }}" } as const;
     const pending = completed(null, { statusCode: 202 });
     const ready = completed(null, { statusCode: 200 });

@@ -67,13 +67,13 @@ export function testJob({ policy, ...parts }: TestJobFields = {}): Job {
   };
 }
 
-/** A job that nobody has started yet. */
+/** A job that no worker has started yet. */
 export function waitingJob(parts: TestJobFields = {}): Job {
   const never = { state: "queued", attempt: 0, revision: 1, worker: null, startedAt: null, firstStartedAt: null };
   return testJob({ ...(never as TestJobFields), ...parts });
 }
 
-/** The part of a job that its events tell. */
+/** The fields of a job that its events contain. */
 export function progressOf(job: JobProgressFields): JobProgressFields {
   return {
     state: job.state,
@@ -145,7 +145,7 @@ export function timedOut(parts: Partial<Failure> = {}): OutcomeOf<"timeout"> {
   return { kind: "timeout", failure: failure({ kind: "timeout", message: "it ran longer than 2 min", ...parts }) };
 }
 
-/** The loss of a job in the hands of the session that runs it, last seen alive `aliveMs` after it started. */
+/** The loss of a running job, with the last renewal `aliveMs` after its start. */
 export function lost(aliveMs = 0): (job: Job) => OutcomeOf<"lost"> {
   return (job) => ({
     kind: "lost",
@@ -160,17 +160,15 @@ export function usageOf(tokens: number, costUsd = 0): Usage {
   return { tokensIn: tokens, tokensOut: 0, costUsd };
 }
 
-// The story.
-
-/** What the store keeps of an event. */
+/** An event as a store keeps it. */
 export type KeptEvent = TimedEvent & { readonly n: number };
 
 export interface TestAttemptEnd {
   readonly usage?: Usage | null;
   readonly random?: number;
-  /** How long it ran, or for a job that nobody starts, how long it was due. */
+  /** How long it ran, or for a job that no worker starts, how long it was due. */
   readonly afterMs?: number;
-  /** By default every run has a session of its own. */
+  /** Default: a new session for each attempt. */
   readonly session?: string;
 }
 
@@ -208,7 +206,7 @@ export class TestJobHistory {
     return this;
   }
 
-  /** Starts and settles one run after the other. */
+  /** Starts and settles one attempt after the other. */
   run(...outcomes: (Outcome | ((job: Job) => Outcome))[]): this {
     for (const outcome of outcomes) this.start().settle(outcome);
     return this;
@@ -236,7 +234,7 @@ export class TestJobHistory {
     return this.decisions.flatMap((decision) => (decision.kind === "retry" ? [decision.delay.delayMs] : []));
   }
 
-  /** The job as its events tell it, after a trip through JSON, as a store would read them. */
+  /** The job from its events, read back from JSON as from a store. */
   fold(): JobProgressFields {
     return foldEvents(JSON.parse(JSON.stringify(this.events)) as KeptEvent[]);
   }

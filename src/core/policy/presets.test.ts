@@ -150,14 +150,14 @@ describe("fluster", () => {
     });
   });
 
-  it("ends a wait that ran out, whatever its budgets say", () => {
+  it("ends a job after a queue timeout, whatever its limits", () => {
     const [atQueue, ...others] = presets.fluster.fallback;
     expect([atQueue?.if, atQueue?.then, others]).toEqual([{ ...ANY, kind: ["queue_timeout"] }, "fail", []]);
   });
 });
 
 describe("noetl", () => {
-  it("waits 1.0 s, then 2.0 s, and gives up after the third run", () => {
+  it("waits 1.0 s, then 2.0 s, and gives up after the third attempt", () => {
     expect(seconds(presets.noetl.backoff, presets.noetl.maxAttempts - 1)).toEqual([1, 2]);
     expect(seconds(presets.noetl.backoff, 8).at(-1)).toBe(60);
     expect(ranges(presets.noetl.backoff, 1)).toEqual([[1, 1]]);

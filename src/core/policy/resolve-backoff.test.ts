@@ -173,7 +173,7 @@ describe("refusals", () => {
     expect(error.nearest).toBe(near);
   });
 
-  it("say which type a stray field belongs to", () => {
+  it("name the type of a stray field", () => {
     expect(refusal({ delays: ["1s"] }).message).toContain('delays: requires type "schedule"');
     expect(refusal({ type: "none", max: 1 }).message).toContain(
       'max: requires type "exponential" or "schedule" or "fixed"',

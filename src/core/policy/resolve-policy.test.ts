@@ -69,7 +69,7 @@ describe("short forms", () => {
     expect(resolvePolicy(1_000_000).maxAttempts).toBe(1_000_000);
   });
 
-  it("false is one run", () => expect(resolvePolicy(false)).toStrictEqual({ ...presets.default, maxAttempts: 1 }));
+  it("false is one attempt", () => expect(resolvePolicy(false)).toStrictEqual({ ...presets.default, maxAttempts: 1 }));
 });
 
 describe("a policy in full", () => {
@@ -128,7 +128,7 @@ describe("a policy in full", () => {
     expect(policy.retryOnExitCodes).not.toBe(full.retryOnExitCodes);
   });
 
-  it("has the same text however it was written, since the text's hash tells policies apart", () => {
+  it("has the same text however it was written, since the hash of the text identifies a policy", () => {
     const reversed = Object.fromEntries(Object.entries(full).reverse());
     expect(JSON.stringify(resolvePolicy(anyInput(reversed)))).toBe(JSON.stringify(policy));
     expect(Object.keys(policy)).toEqual(Object.keys(presets.default));
@@ -195,7 +195,7 @@ describe("presets as a base", () => {
 });
 
 describe("atMostOnce", () => {
-  it.each(PRESET_NAMES)("over %s is one run, and none after a lost worker", (preset) => {
+  it.each(PRESET_NAMES)("over %s is one attempt, and none after a lost worker", (preset) => {
     const policy = resolvePolicy({ preset, atMostOnce: true });
     expect(policy.maxAttempts).toBe(1);
     expect(policy.workerLost).toMatchObject({
@@ -208,7 +208,7 @@ describe("atMostOnce", () => {
     );
   });
 
-  it("agrees with what says the same", () => {
+  it("accepts fields with the same meaning", () => {
     const rules = JSON.parse('[{ "if": { "kind": "oom" }, "then": "retry", "maxRetries": 0 }]');
     const workerLost = { charge: "own" as const, maxRetries: 0 };
     expect(resolvePolicy({ atMostOnce: true, maxAttempts: 1, workerLost, rules }).maxAttempts).toBe(1);

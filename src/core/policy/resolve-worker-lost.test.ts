@@ -85,7 +85,7 @@ describe("refusals", () => {
     expect(error.nearest).toBe(near);
   });
 
-  it("say that a limit needs charge own where the preset shares", () => {
+  it("show that a limit requires charge own where the preset shares", () => {
     expect(refusal({ maxRetries: 3 }, shared)).toMatchObject({ path: "retry.workerLost.maxRetries", given: 3 });
   });
 });

@@ -26,7 +26,7 @@ const starts = ({ steps }: Simulation) => steps.map(({ startMs }) => startMs);
 const times = (word: string, count: number) => Array(count).fill(word).join(",");
 
 describe("the presets, with the numbers of their documents", () => {
-  it("opal: 8 s, then it is over after two runs", () => {
+  it("opal: 8 s, then it ends after two attempts", () => {
     const simulation = played({ preset: "opal" }, "lost,lost,ok");
     expect(delays(simulation)).toEqual([8_000]);
     expect(simulation.end).toMatchObject({
@@ -39,7 +39,7 @@ describe("the presets, with the numbers of their documents", () => {
     expect(simulation.end.totalRangeMs).toEqual([8_000, 8_000]);
   });
 
-  it("opal with three runs: 8 s, 15 s", () => {
+  it("opal with three attempts: 8 s, 15 s", () => {
     const simulation = played({ preset: "opal", maxAttempts: 3 }, "lost,lost,lost");
     expect(delays(simulation)).toEqual([8_000, 15_000]);
     expect(starts(simulation)).toEqual([0, 8_000, 23_000]);
@@ -116,7 +116,7 @@ describe("a step", () => {
     });
   });
 
-  it("that nobody starts has no number, and lasts as long as it may wait", () => {
+  it("that no worker starts has no number, and lasts as long as it may wait", () => {
     const { steps, end, attempts } = played(1, "queue-timeout", { job: { expireInMs: 60_000 } });
     expect(steps[0]).toMatchObject({ attempt: null, startMs: 0, tookMs: 60_000, decision: "fail" });
     expect(end).toMatchObject({ reason: "unschedulable", attempts: 0, totalMs: 60_000 });
@@ -147,7 +147,7 @@ describe("a step", () => {
     expect(played(1, "lost,lost,lost", { takesMs: 60_000 }).end).toMatchObject({ state: "queued", losses: 3 });
   });
 
-  it("adds up what runs use of a budget", () => {
+  it("adds up the usage of attempts for a budget", () => {
     const usage = { tokensIn: 40, tokensOut: 10, costUsd: 0 };
     const { end } = played({ maxAttempts: 9, budget: { tokens: 100 } }, times("fail", 9), { usage });
     expect(end).toMatchObject({ reason: "budget", detail: "tokens", attempts: 2 });
@@ -156,7 +156,7 @@ describe("a step", () => {
 });
 
 describe("the end", () => {
-  it("is open when there is no more to play", () => {
+  it("is open when there are no more outcomes", () => {
     expect(played(3, "fail").end).toMatchObject({ state: "queued", stopped: "script", totalMs: 0, nextRunMs: 1_000 });
     const none = simulate({ policy: resolvePolicy(3), next: scripted([], true) });
     expect(none.end).toMatchObject({ state: "queued", stopped: "script", attempts: 0, nextRunMs: 0, detail: null });
@@ -223,12 +223,12 @@ describe("words", () => {
     expect(playedOutcome("cancel", "outcomes").kind).toBe("cancel");
   });
 
-  it("poll where a condition asks for it", () => {
+  it("poll where a condition requires it", () => {
     const retry: PolicyFields = { maxAttempts: 5, retryWhen: "{{ status_code == 202 }}" };
     expect(played(retry, "http:202,http:202,http:200").end).toMatchObject({ state: "succeeded", attempts: 3 });
   });
 
-  it("stand in a list, with spaces and escaped commas", () => {
+  it("are read from a list, with spaces and escaped commas", () => {
     expect(playedOutcomes(" fail , error:a\\, b ,ok", "outcomes").map(({ word }) => word)).toEqual([
       "fail",
       "error:a, b",
@@ -275,7 +275,7 @@ const ok = playedOutcome("ok", "outcomes");
 const fail = playedOutcome("fail", "outcomes");
 
 describe("many simulations", () => {
-  it("are told as a distribution", () => {
+  it("are shown as a distribution", () => {
     const policy = resolvePolicy({ maxAttempts: 2, backoff: { jitter: 0 } });
     // Rate, way and jitter are drawn for a failure; rate and jitter for a success.
     const random = draws([0.1, 0, 0.5, 0.9, 0.5, 0.1, 0, 0.5, 0.1, 0, 0.5]);
@@ -367,7 +367,7 @@ describe("for any policy and any outcomes", () => {
     );
   });
 
-  it("no more runs are charged than the budgets grant, and an end is an end", () => {
+  it("no more attempts count than the limits allow, and an end is final", () => {
     fc.assert(
       fc.property(scenario, (given) => {
         const { job, steps, end } = run(given);
