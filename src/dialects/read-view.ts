@@ -26,7 +26,7 @@ const VIEWED_ATTEMPTS = 300;
 const VIEWED_CHARS = 16_777_216;
 
 export function tooLong({ id, revision }: Pick<JobInfo, "id" | "revision">): PerdureError {
-  const message = `view: ${id} has ${revision} events, and a view shows up to ${VIEWED_EVENTS}; read events and attempts, which come in pages`;
+  const message = `view: ${id} has ${revision} events, and a view shows up to ${VIEWED_EVENTS}; read events and attempts in pages instead`;
   return new PerdureError("invalid_request", message, { path: "view" });
 }
 

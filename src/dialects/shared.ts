@@ -49,15 +49,15 @@ interface CappedDelay {
   /** Its path from the document's root. */
   readonly path: string;
   /** The field with its value, as in `initial_delay is 90`. */
-  readonly said: string;
+  readonly field: string;
   readonly initialMs: number;
   readonly capMs: number;
   /** Attempts in total; without a retry there is no note. */
-  readonly runs: number;
+  readonly attempts: number;
 }
 
 /** Adds a note if the first delay is above the cap. */
-export function noteCap({ path, said, initialMs, capMs, runs }: CappedDelay, notes: string[]): void {
-  if (runs < 2 || initialMs <= capMs) return;
-  notes.push(`${path}: ${said}, and every retry waits for the cap of ${capMs / 1_000} s.`);
+export function noteCap({ path, field, initialMs, capMs, attempts }: CappedDelay, notes: string[]): void {
+  if (attempts < 2 || initialMs <= capMs) return;
+  notes.push(`${path}: ${field}, and every retry waits for the cap of ${capMs / 1_000} s.`);
 }

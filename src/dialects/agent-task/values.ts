@@ -49,8 +49,8 @@ function retryNumbers(retry: AgentRetrySettings): Required<AgentRetrySettings> {
 /** The policy; adds to `notes` what may surprise the author. */
 export function agentPolicy(retry: AgentRetrySettings, budget: AgentBudget, notes: string[]): PolicyFields {
   const { maxAttempts, backoffSeconds: initial, maxBackoffSeconds: cap } = retryNumbers(retry);
-  const said = `backoffSeconds is ${initial}`;
-  noteCap({ path: "spec.retry", said, initialMs: initial * 1_000, capMs: cap * 1_000, runs: maxAttempts }, notes);
+  const field = `backoffSeconds is ${initial}`;
+  noteCap({ path: "spec.retry", field, initialMs: initial * 1_000, capMs: cap * 1_000, attempts: maxAttempts }, notes);
   const { maxCostUsd, maxTokens } = budget;
   return {
     preset: "agent",

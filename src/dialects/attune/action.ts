@@ -203,7 +203,7 @@ function refOf(fields: Fields<string>, pack: AttunePack | null): string {
   }
   if (byRef == null || byName == null) return (byRef ?? byName) as string;
   if (byRef === byName || byRef.endsWith(`.${byName}`)) return byRef;
-  const problem = `"ref" says ${show(byRef)}, "name" says ${show(byName)}`;
+  const problem = `"ref" is ${show(byRef)}, "name" is ${show(byName)}`;
   throw new ConfigError({ path: "name", given: byName, problem, allowed: "one of them, or the same in both" });
 }
 

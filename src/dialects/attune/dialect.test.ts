@@ -134,7 +134,7 @@ describe("a bad action", () => {
     [{ entry_point: "x.sh" }, "entry_point", /two names of the same field/],
     [{ runner_type: "shell" }, "runner_type", /two names of the same field/],
     [{ timeout: 3, timeout_seconds: 3 }, "timeout", /two names of the same field/],
-    [{ ref: "mypack.stop" }, "name", /"ref" says "mypack.stop", "name" says "mypack.go"/],
+    [{ ref: "mypack.stop" }, "name", /"ref" is "mypack.stop", "name" is "mypack.go"/],
     [{ name: "other.go" }, "name", /must be letters/],
     [{ max_retires: 3 }, "max_retires", /Did you mean "max_retries"/],
     [{ max_retries: -1 }, "max_retries", /from 0 to 100/],

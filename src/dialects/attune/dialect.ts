@@ -75,8 +75,8 @@ function readAttune(document: unknown, context: ReadContext): Reading {
   const notes = [...(pack?.notes ?? []), ...action.notes];
   const { baseBackoffSecs, maxBackoffSecs } = retry;
   const delays = { initialMs: baseBackoffSecs * 1_000, capMs: maxBackoffSecs * 1_000 };
-  const runs = retry.enabled ? retry.maxRetries + 1 : 1;
-  noteCap({ path: "retry", said: `base_backoff_secs is ${baseBackoffSecs}`, ...delays, runs }, notes);
+  const attempts = retry.enabled ? retry.maxRetries + 1 : 1;
+  noteCap({ path: "retry", field: `base_backoff_secs is ${baseBackoffSecs}`, ...delays, attempts }, notes);
   return { jobs: [{ task: "exec", input, options }], notes };
 }
 

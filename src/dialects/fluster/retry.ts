@@ -70,7 +70,7 @@ export function flusterPolicy(
   );
   const allowed: readonly number[] = read("retry_on_exit_codes", asExitCodes, []);
   const denied: readonly number[] = read("no_retry_on_exit_codes", asExitCodes, []);
-  noteCap({ path, said: initialWords(fields, initial), initialMs: initial, capMs: max, runs: retries + 1 }, notes);
+  noteCap({ path, field: initialWords(fields, initial), initialMs: initial, capMs: max, attempts: retries + 1 }, notes);
   noteZero(allowed, fieldPath(path, "retry_on_exit_codes"), notes);
   noteZero(denied, fieldPath(path, "no_retry_on_exit_codes"), notes);
   return {

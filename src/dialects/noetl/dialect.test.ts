@@ -166,7 +166,7 @@ describe("a task of NoETL", () => {
     for (const command of ["rm -rf {{ dir }}/cache", "{% if x %} true", "docker ps --format '{{.ID}}'"]) {
       const mistake = mistakeIn({ ...SHELL, command });
       expect(mistake).toMatchObject({ path: "command" });
-      expect(mistake.message).toContain("Write a list");
+      expect(mistake.message).toContain("Use a list");
       expect(mistake.message).not.toContain("cache");
     }
   });

@@ -154,7 +154,7 @@ export function readNoetlTask(
 
 function noteDelays({ initial_delay, max_delay, max_attempts }: NoetlRetry, path: string, notes: string[]): void {
   const delays = { initialMs: initial_delay * 1_000, capMs: max_delay * 1_000 };
-  noteCap({ path, said: `initial_delay is ${initial_delay}`, ...delays, runs: max_attempts }, notes);
+  noteCap({ path, field: `initial_delay is ${initial_delay}`, ...delays, attempts: max_attempts }, notes);
 }
 
 function typeOf({ type, tool }: NoetlFields, path: string): NodeType {
@@ -203,7 +203,7 @@ function shellText(value: unknown, path: string): ExecInput {
   }
   if (hasTemplate(value)) {
     const filled = "templates require whole playbooks, which are not supported yet";
-    const list = 'Write a list, where they stand for themselves, as in [docker, ps, --format, "{{.ID}}"]';
+    const list = 'Use a list, in which braces are literal, as in [docker, ps, --format, "{{.ID}}"]';
     const allowed = `text without {{ and {%: ${filled}. ${list}`;
     throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
   }

@@ -87,7 +87,7 @@ function waitText(value: unknown): string | null {
 /** For events that are not in NoETL's document. */
 function ownFacts(context: NoetlTimelineContext): NoetlFact[] {
   return Object.entries(context)
-    .filter(([name]) => name !== "chapter") // the event type already says that counting restarts
+    .filter(([name]) => name !== "chapter") // the event type already shows that counting restarts
     .map(([name, value]): NoetlFact => {
       if (name === "delay_seconds") return ["delay", secondsText(value)];
       if (Array.isArray(value)) return [name, value.length === 1 ? value[0] : quoted(`${value.length} jobs`)];

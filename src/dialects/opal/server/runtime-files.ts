@@ -60,7 +60,7 @@ export function workerLogFile(worker: string | null): string {
   return `worker_${safe === name ? name : `${safe}~${hashOf(name)}`}`;
 }
 
-/** FNV-1a: tells names apart; not for security. */
+/** FNV-1a: distinguishes names; not for security. */
 function hashOf(text: string): string {
   let hash = 0x811c9dc5;
   for (let i = 0; i < text.length; i++) hash = Math.imul(hash ^ text.charCodeAt(i), 0x01000193);
