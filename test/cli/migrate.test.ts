@@ -71,7 +71,7 @@ describe("migrate of a file", () => {
       expect(said).toMatchObject({
         code: 2,
         stdout: "",
-        stderr: expect.stringContaining("has schema 99, and this version"),
+        stderr: expect.stringContaining("has schema 99, but this version"),
       });
     }
     const foreign = newDir();

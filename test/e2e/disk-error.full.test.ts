@@ -66,7 +66,7 @@ it(
     await program.says("store_down: the database is not accepting writes (disk I/O error)");
     const sick = await perdureIn(place, ["doctor", "--data", place.data]);
     expect(sick.code).toBe(1);
-    expect(sick.stdout).toMatch(/problem +store +the server refuses writes: {2}sqlite: .*disk I\/O error/);
+    expect(sick.stdout).toMatch(/problem +store +the server refuses writes: sqlite: .*disk I\/O error/);
     expect((await perdureIn(place, ["ps", "--data", place.data])).code).toBe(0); // reads continue
 
     limit("unlimited");

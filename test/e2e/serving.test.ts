@@ -60,7 +60,7 @@ describe("perdure up", { timeout: TEST_MS }, () => {
     ["an address of another database", ["--db", "mysql://x"], /got "mysql:…"/],
     ["the keyword form of a PostgreSQL address", ["--db", "host=db password=hidden"], /--db:/],
     ["an open network without TLS", ["--host", "0.0.0.0"], /--insecure/],
-    ["a certificate without its key", ["--tls-cert", "x"], /give both/],
+    ["a certificate without its key", ["--tls-cert", "x"], /--tls-cert requires --tls-key/],
     [
       "anonymous OPAL routes open to a network",
       ["--host", "0.0.0.0", "--insecure", "--opal-anonymous"],
