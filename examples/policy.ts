@@ -60,7 +60,7 @@ function play(name: string, outcomes: readonly Outcome[]): void {
     job = { ...running, ...next };
     const then = decision.kind === "retry" ? `retry in ${decision.delay.delayMs} ms` : decision.kind;
     const why = decision.kind === "fail" ? `${decision.step}, ${decision.reason}` : decision.step;
-    const by = decision.match === undefined ? "" : `, by ${JSON.stringify(decision.match)}`;
+    const by = decision.match === undefined ? "" : `, by ${decision.match.by}`;
     console.log(`  attempt ${attempt} ${outcome.kind}: ${then} (${why}${by}; failures ${job.failures})`);
   }
 }

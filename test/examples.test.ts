@@ -114,9 +114,9 @@ example("testing", async (run) => {
 example("policy", async (run) => {
   const text = await run();
   expect(text).toContain("retry 3 waits 7200 to 10796 ms, 9000 in the middle");
-  expect(text).toContain("run 4 failed: fail (step 8, exhausted, by onUnknown; failures 4)");
-  expect(text).toContain("run 1 failed: retry in 1000 ms (step 10, by rules[0]; failures 0)");
-  expect(text).toContain("run 1 failed: fail (step 7, rejected, by noRetryOn; failures 1)");
+  expect(text).toContain("attempt 4 failed: fail (exhausted, exhausted, by onUnknown; failures 4)");
+  expect(text).toContain("attempt 1 failed: retry in 1000 ms (retry, by rule; failures 0)");
+  expect(text).toContain("attempt 1 failed: fail (not_retryable, rejected, by list; failures 1)");
   expect(text).toContain("retry.maxAttemps: did you mean maxAttempts?");
 });
 

@@ -1,4 +1,4 @@
-/** Calls that go wrong: what is made again, what is not, and how each failure is told. The network is a function here. */
+/** Failing calls: what is repeated, what is not, and how each failure is reported. The network is a function here. */
 import { describe, expect, it } from "vitest";
 import { type ConnectOptions, Perdure, type PerdureClient, task } from "../../src/client/index.ts";
 
@@ -72,7 +72,7 @@ describe("a request", () => {
     expect(sent).toHaveLength(1);
   });
 
-  it("has what the task says where the submit says nothing, instants in milliseconds, and the input as it is", async () => {
+  it("has the options of the task if the submit has none, times in milliseconds, and the input unchanged", async () => {
     const { perdure, sent } = await withNetwork(json(SUBMITTED, 201));
     const options = { retry: { maxAttempts: 3 }, timeout: "2m", queue: "slow", priority: 7, expireIn: "1h" } as const;
     const resize = task("resize", options, (input: { url: string }) => input.url);
@@ -87,7 +87,7 @@ describe("a request", () => {
     expect(sent[1]?.body).toBe('{"kind":"tick"}');
   });
 
-  it("is not sent when the library can tell the mistake itself", async () => {
+  it("is not sent if the library can detect the mistake itself", async () => {
     const { perdure, sent } = await withNetwork(json(SUBMITTED, 201));
     const wrong = async (options: object) => perdure.submit("k", 1, options as never);
     await expect(wrong({ priorty: 1 })).rejects.toMatchObject({ path: "submit.priorty", nearest: "priority" });
@@ -113,7 +113,7 @@ describe("a request", () => {
 describe("a call that fails", () => {
   const look = (perdure: PerdureClient) => perdure.queues();
 
-  it("is told with the server's code, words and field", async () => {
+  it("has the server's code, message and field", async () => {
     const reply = { code: "invalid_config", message: "retry.maxAttempts: got 0", path: "retry.maxAttempts" };
     const { perdure, sent } = await withNetwork(json(reply, 400));
     await expect(perdure.submit("k", 1, { key: "a" })).rejects.toMatchObject({ name: "PerdureError", ...reply });
@@ -137,7 +137,7 @@ describe("a call that fails", () => {
     expect(sent).toHaveLength(5);
   });
 
-  it("is given up when its patience is over, and says what was wrong", async () => {
+  it("fails after its time limit, with the cause", async () => {
     const { perdure, sent } = await withOptions({ patience: "1s" }, refused);
     await expect(look(perdure)).rejects.toMatchObject({
       code: "server_unreachable",
@@ -151,7 +151,7 @@ describe("a call that fails", () => {
     expect(hasty.sent).toHaveLength(1);
   });
 
-  it("that a busy server refuses is repeated once, also if the pause it asks for is longer than the patience", async () => {
+  it("that a busy server refuses is repeated once, even if Retry-After exceeds the time limit", async () => {
     const busy = json({ code: "overloaded", message: "later", path: null }, 503, { "retry-after": "0.05" });
     const { perdure, sent } = await withOptions({ patience: "10ms" }, busy, json({ queues: [] }));
     expect(await look(perdure)).toEqual([]);
@@ -178,7 +178,7 @@ describe("a call that fails", () => {
     expect(sent).toHaveLength(4);
   });
 
-  it("is a submit without a key: made again only when the server says that nothing was done", async () => {
+  it("is a submit without a key: repeated only if the server reports that nothing was done", async () => {
     const first = await withNetwork(later("overloaded", 503), later("too_many_requests", 429), json(SUBMITTED, 201));
     expect((await first.perdure.submit("k", 1)).id).toBe(ID);
     expect(first.sent).toHaveLength(3);
@@ -211,7 +211,7 @@ describe("a call that fails", () => {
     expect(other.sent).toHaveLength(1);
   });
 
-  it("is told at once where something else than a server of ours answers", async () => {
+  it("is reported at once if another kind of server answers", async () => {
     const redirect: Step = () => new Response(null, { status: 302, headers: { location: "https://elsewhere/" } });
     for (const step of [text("<html>", 200), text("<html>", 404), redirect]) {
       const { perdure, sent } = await withNetwork(step);
@@ -239,7 +239,7 @@ describe("a call that fails", () => {
 });
 
 describe("a file that breaks off", () => {
-  it("is read on where it broke off", async () => {
+  it("resumes after an interruption", async () => {
     const whole = "0123456789";
     let cut = 4;
     const file: Step = ({ url }) => {

@@ -1,11 +1,11 @@
-/** The door `perdure/client` must run in a browser: nothing that is loaded with it may need Node, or a package. */
+/** The entry point `perdure/client` must run in a browser: no module that it loads may need Node, or a package. */
 import { readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { expect, it } from "vitest";
 
 const IMPORT = /^(?:import|export)\s+(?!type\b)([^"';]*?\sfrom\s+)?"([^"]+)";$/gm;
 
-/** Every module that is loaded, with what it names. Types are gone by then, also those in a list with values. */
+/** Every loaded module, with its imports. Types are removed before, also those in a list with values. */
 function loaded(start: URL, found = new Map<string, string[]>()): Map<string, string[]> {
   const file = fileURLToPath(start);
   if (found.has(file)) return found;
@@ -38,7 +38,7 @@ it("the client loads files of core, contract, wire and lib only, and no package,
   for (const text of code) expect(text).not.toMatch(/\bBuffer\.|\bprocess\.|\bsetImmediate\b/);
 });
 
-it("the client can be loaded, and says who can run jobs when asked to", async () => {
+it("the client can be loaded, and `work()` reports how jobs are run", async () => {
   const { Perdure, task } = await import("../../src/client/index.ts");
   await using perdure = await Perdure.connect("http://127.0.0.1:9", { token: "t" });
   await expect(perdure.work([task("t", () => 1)])).rejects.toMatchObject({

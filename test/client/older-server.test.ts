@@ -8,7 +8,7 @@ import { Perdure } from "../../src/index.ts";
 import { releasedWire } from "../fixtures/wire-schemas.ts";
 import { all } from "../kit.ts";
 
-it("redriveMany names no skipped jobs where the server does not know of them", async () => {
+it("redriveMany returns no skipped jobs if the server does not support them", async () => {
   const server = createServer((request, response) => {
     request.resume();
     const body = request.url?.startsWith("/v1/jobs/redrive") ? { dryRun: false, jobs: ["job_a"], more: false } : {};
@@ -30,7 +30,7 @@ it.each([200, 450])(
     let asked = 0;
     const server = createServer((request, response) => {
       asked += 1;
-      if (asked > 10) request.socket.destroy(); // it would go on for ever
+      if (asked > 10) request.socket.destroy(); // it would never end
       const body = request.url?.startsWith("/v1/workers") ? { workers } : { queues };
       response.writeHead(200, { "content-type": "application/json" }).end(JSON.stringify(body));
     });
@@ -65,7 +65,7 @@ it("a server that cannot list events newest first is named as the reason", async
   expect(await all(client.events({ order: "oldest", after: 5 }))).toEqual([]);
 });
 
-it("all pages are read where none is asked for", async () => {
+it("all pages are read by default", async () => {
   const pages = { "": "b", b: "d", d: null } as const;
   await using client = await Client.connect("http://localhost:1", {
     token: "t".repeat(40),

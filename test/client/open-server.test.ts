@@ -24,7 +24,7 @@ const wait = task(
 );
 
 describe("a worker for a server", () => {
-  it("runs what is submitted, in its namespace, and is told of by the server", async () => {
+  it("runs submitted jobs in its namespace, and is listed by the server", async () => {
     const perdure = await open({ namespace: "team" });
     const add = task("add", ({ a, b }: { a: number; b: number }) => a + b);
     const worker = await perdure.work([add], { concurrency: 3, name: "adder", labels: { zone: "a" } });
@@ -64,14 +64,14 @@ describe("a worker for a server", () => {
     await expect(outputs.read(1, "stdout.log", -1)).rejects.toMatchObject({ path: "read.offset" });
   });
 
-  it("is told to drain, and takes no more", async () => {
+  it("is drained, and claims no more", async () => {
     const perdure = await open({ namespace: "drained" });
     const worker = await perdure.work([wait]);
     await perdure.drain(worker.session);
     expect((await perdure.workers())[0]?.drainingAt).toEqual(expect.any(Number));
   });
 
-  it("is stopped with the client, and what it ran is handed back", async () => {
+  it("is stopped with the client, and its jobs are released", async () => {
     const perdure = await Perdure.open({ url: server.url, token: server.admin, namespace: "closing" });
     const { session } = await perdure.work([wait]);
     const job = await perdure.submit(wait, null);
@@ -96,7 +96,7 @@ describe("a worker for a server", () => {
 });
 
 describe("opening", () => {
-  it("takes the token from the environment, and says when there is none", async () => {
+  it("takes the token from the environment, and reports if there is none", async () => {
     const before = process.env.PERDURE_TOKEN;
     onTestFinished(() => {
       if (before === undefined) delete process.env.PERDURE_TOKEN;

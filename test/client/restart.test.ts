@@ -1,4 +1,4 @@
-/** What goes on through an outage of the server: results, events, looks and submits with a key. */
+/** What continues through an outage of the server: results, events, reads and submits with a key. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { type PerdureEvent, task } from "../../src/client/index.ts";
 import { type ClientKit, openKit } from "./kit.ts";
@@ -22,7 +22,7 @@ describe("through a restart of the server", () => {
     await held;
     const again = kit.nextCall("/jobs/wait");
     await kit.stop();
-    await again; // the wait that nobody answers
+    await again; // the wait without an answer
     await refused;
     await embedded.work([echo]);
     for (const job of jobs) await (await embedded.job(job.id)).result();
@@ -88,7 +88,7 @@ describe("through a restart of the server", () => {
     expect((await client.jobs()).jobs.map(({ payload }) => payload)).toEqual([1]);
   });
 
-  it("a wait ends when the token is no longer one, and when the client is closed", async () => {
+  it("a wait ends when the token is revoked, and when the client is closed", async () => {
     const kit = await newKit();
     const { client } = kit;
     const { token, info } = await client.admin.createToken({ name: "short", scopes: ["read", "submit"] });

@@ -24,13 +24,13 @@ function plain(text: string): string {
   return text
     .replaceAll(/\b(job|ses)_[0-9a-z]{26}/g, "$1")
     .replaceAll(/\d{4}-\d\d-\d\d[T ][\d:.]+( UTC|Z)?|\b\d\d:\d\d:\d\d(\.\d+)?/g, "TIME")
-    .replaceAll(/, [\d.]+ m?s after it was due,/g, "") // said only where a run began late
+    .replaceAll(/, [\d.]+ m?s after it was due,/g, "") // only for an attempt that started late
     .replaceAll(/\b\d+(\.\d+)? (ms|s)\b/g, "SPAN")
     .replaceAll(/jitter [+-]?[\d.]+ %/g, "JITTER")
     .replaceAll(/\bon \S+-\d+\b|worker "[^"]*"/g, "WORKER");
 }
 
-it("one program says the same on a file and on a server", async () => {
+it("one program prints the same on a file and on a server", async () => {
   if (!existsSync(join(ROOT, "dist/index.js"))) throw new Error("it runs the built package: npm run build");
   const directory = mkdtempSync(join(tmpdir(), "perdure-same-"));
   onTestFinished(() => rmSync(directory, { recursive: true, force: true }));

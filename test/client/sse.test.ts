@@ -13,7 +13,7 @@ function parse(text: string, cuts: readonly number[] = []): SseMessage[] {
 }
 
 describe("server-sent events", () => {
-  it("are told when their blank line has come, with id, name and data", () => {
+  it("are emitted at their blank line, with id, name and data", () => {
     expect(parse("id: 7\nevent: job.submitted\ndata: {}\n\n")).toEqual([
       { id: "7", event: "job.submitted", data: "{}" },
     ]);

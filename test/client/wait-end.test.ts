@@ -1,4 +1,4 @@
-/** How waits share calls. The server here is a function that answers when the test says so. */
+/** How waits share calls. The server is a function that answers when the test triggers it. */
 import { describe, expect, it } from "vitest";
 import { type AwaitedJob, EndWaiter, type FetchEnds } from "../../src/client/wait-end.ts";
 import { PerdureError } from "../../src/core/errors.ts";
@@ -38,7 +38,7 @@ const FOREVER = { timeoutMs: null } as const;
 const job = (n: number, chapter = 1) => ({ id: `job_${n}`, chapter });
 
 describe("waits for the ends of jobs", () => {
-  it("share one call when they begin together, and go on when it is answered for one of them", async () => {
+  it("share one call when they begin together, and continue when it is answered for one of them", async () => {
     const { waiter, call } = fakeServer();
     const waits = [1, 2, 3].map((n) => waiter.wait(job(n), FOREVER));
     const first = await call(0);
@@ -51,7 +51,7 @@ describe("waits for the ends of jobs", () => {
     expect(await Promise.all(waits)).toEqual(["ended", "ended", "ended"]);
   });
 
-  it("ask for at most 1,000 jobs with one call", async () => {
+  it("wait for at most 1,000 jobs with one call", async () => {
     const { waiter, call, asked } = fakeServer();
     const waits = Array.from({ length: 2_500 }, (_, n) => waiter.wait(job(n), FOREVER));
     await call(2);
@@ -60,7 +60,7 @@ describe("waits for the ends of jobs", () => {
     expect(new Set(await Promise.all(waits))).toEqual(new Set(["ended"]));
   });
 
-  it("that come one after another are put together: few calls are open, and nobody is forgotten", async () => {
+  it("that begin one after another are combined: few calls are open, and none is lost", async () => {
     const { waiter, call, asked, open } = fakeServer();
     const waits: Promise<unknown>[] = [];
     for (let n = 0; n < 20; n++) {
@@ -74,7 +74,7 @@ describe("waits for the ends of jobs", () => {
     await Promise.all(waits);
   });
 
-  it("for two chapters of a job ask for the earlier one, and both are told to look", async () => {
+  it("for two chapters of a job wait for the earlier one, and both are woken", async () => {
     const { waiter, call } = fakeServer();
     const waits = [waiter.wait(job(1, 2), FOREVER), waiter.wait(job(1, 1), FOREVER)];
     const first = await call(0);
@@ -83,7 +83,7 @@ describe("waits for the ends of jobs", () => {
     expect(await Promise.all(waits)).toEqual(["ended", "ended"]);
   });
 
-  it("go on through outages, and end with any other error", async () => {
+  it("continue through outages, and end with any other error", async () => {
     const { waiter, call } = fakeServer();
     const wait = waiter.wait(job(1), FOREVER);
     for (const [n, code] of (["server_unreachable", "overloaded", "store_unavailable"] as const).entries()) {
@@ -93,7 +93,7 @@ describe("waits for the ends of jobs", () => {
     await expect(wait).rejects.toMatchObject({ code: "unauthorized" });
   });
 
-  it("end by their own time and signal, and let go of a call that nobody needs any more", async () => {
+  it("end by their own timeout and signal, and abort a call that is not needed any more", async () => {
     const { waiter, call } = fakeServer();
     const controller = new AbortController();
     const short = waiter.wait(job(1), { timeoutMs: 5 });

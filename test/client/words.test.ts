@@ -1,4 +1,4 @@
-/** Every word of the client, on a real server: it says what an engine of this process says of the same jobs. */
+/** Every method of the client, on a real server: it returns what an engine in this process returns for the same jobs. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { JobFailedError, NonRetryableError, type PerdureEvent, task } from "../../src/client/index.ts";
 import { type ClientKit, openKit } from "./kit.ts";
@@ -34,7 +34,7 @@ async function all<T>(source: AsyncIterable<T>): Promise<T[]> {
 }
 
 describe("a submit", () => {
-  it("gives a handle with the job's result, and what the job is to an engine", async () => {
+  it("returns a handle with the job's result, and the same job as an engine", async () => {
     const { client, embedded } = kit;
     const job = await client.submit(double, { n: 21 }, { tags: ["a"], key: "k-21" });
     expect(job).toMatchObject({ chapter: 1, created: true });
@@ -124,7 +124,7 @@ describe("a result", () => {
     await ended;
   });
 
-  it("can be given up, by time or by a signal; the job goes on", async () => {
+  it("can be cancelled by a timeout or a signal; the job continues", async () => {
     const { client } = kit;
     const job = await client.submit("nobody", 1);
     await expect(job.result({ timeout: "30ms" })).rejects.toMatchObject({
@@ -219,7 +219,7 @@ describe("looking", () => {
     await expect(client.jobs({ cursor: "made up" })).rejects.toMatchObject({ code: "invalid_cursor" });
   });
 
-  it("tells a job's events, attempts and story as an engine does", async () => {
+  it("returns a job's events, attempts and explanation as an engine does", async () => {
     const { client, embedded } = kit;
     const job = await client.submit(double, { n: 4 });
     await job.result();
@@ -253,7 +253,7 @@ describe("looking", () => {
     );
   });
 
-  it("counts, pauses and resumes queues, and tells of workers", async () => {
+  it("counts, pauses and resumes queues, and lists workers", async () => {
     const { client, embedded } = kit;
     await client.pause("a/b");
     const paused = (await client.queues()).find(({ queue }) => queue === "a/b");
@@ -270,7 +270,7 @@ describe("looking", () => {
 });
 
 describe("administration", () => {
-  it("makes, lists and revokes tokens, and says what the server and the token are", async () => {
+  it("creates, lists and revokes tokens, and returns the identity of the server and the token", async () => {
     const { client } = kit;
     const { token, info } = await client.admin.createToken({ name: "reader", scopes: ["read"], namespace: "team" });
     expect(info).toMatchObject({ name: "reader", scopes: ["read"], namespace: "team", revokedAt: null });

@@ -1,4 +1,4 @@
-/** A worker that dies takes its commands with it, and the next attempt never meets them. */
+/** The commands of a worker that is killed are killed too, and never overlap the next attempt. */
 
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -150,7 +150,7 @@ describe("a lost lease", () => {
       return written.then(() => false);
     });
     await until("the attempt is lost", async () => (await job.get()).losses === 1);
-    expect(first.filter(isAlive).length).toBeGreaterThan(0); // nobody could know: its worker sleeps
+    expect(first.filter(isAlive).length).toBeGreaterThan(0); // not detectable: its worker is suspended
     process.kill(child.pid, "SIGCONT");
     await until("the tree is dead", () => !first.some(isAlive));
     await job.cancel();

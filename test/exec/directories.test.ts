@@ -19,13 +19,13 @@ describe("an attempt's directory", () => {
     expect(dir).toBe(join(bench.dir, "artifacts", job.id, "attempt_1"));
     expect(stdout).toBe(`${dir}\n`);
     expect(readdirSync(dir).sort()).toEqual(ALL);
-    expect([mode(dir), mode(join(dir, "artifacts"))]).toEqual(["700", "700"]); // nobody gets at what lies within
+    expect([mode(dir), mode(join(dir, "artifacts"))]).toEqual(["700", "700"]); // no access for others
     for (const name of ["stdout.log", "stderr.log"]) expect(mode(join(dir, name))).toBe("600");
     expect(mode(join(bench.dir, "artifacts"))).toBe("700");
     expect(mode(join(bench.dir, "artifacts", job.id))).toBe("700");
   });
 
-  it("has the umask that was asked for, or that of the worker", async () => {
+  it("has the requested umask, or that of the worker", async () => {
     const bench = await openBench();
     const asked = await bench.sh("umask; echo > artifacts/a", { umask: 0o027 });
     expect(asked.stdout).toBe("0027\n");
@@ -39,7 +39,7 @@ describe("an attempt's directory", () => {
     expect(process.umask().toString(8).padStart(4, "0")).toBe(ours);
   });
 
-  it("stays as it is when the next attempt begins, which finds it and can go on from there", async () => {
+  it("stays unchanged when the next attempt begins, which can resume from it", async () => {
     const bench = await openBench();
     const script = `
       if [ -n "$PERDURE_PREVIOUS_OUTPUT_DIR" ]; then cp "$PERDURE_PREVIOUS_OUTPUT_DIR/checkpoint" .; else : > checkpoint; fi
@@ -96,7 +96,7 @@ describe("scratch files", () => {
       { retry: { maxAttempts: 2, backoff: { initial: "1h", jitter: 0 } } },
     );
     await until("it waits for its second run", async () => (await job.get()).failures === 1);
-    expect(existsSync(join(bench.dirOf(job.id, 1), "scratch"))).toBe(true); // the next attempt may want it
+    expect(existsSync(join(bench.dirOf(job.id, 1), "scratch"))).toBe(true); // the next attempt may need it
     await job.cancel();
     expect(existsSync(join(bench.dirOf(job.id, 1), "scratch"))).toBe(false);
   });
@@ -128,7 +128,7 @@ describe("outputs", () => {
     expect(existsSync(kept.dir)).toBe(true);
   });
 
-  it("lie where the options say", async () => {
+  it("are in the configured directory", async () => {
     const dir = tempDir();
     const artifacts = join(dir, "elsewhere");
     mkdirSync(artifacts);
@@ -138,7 +138,7 @@ describe("outputs", () => {
     expect(readdirSync(artifacts).sort()).toEqual([job.id, "mine"]);
   });
 
-  it("of a database in memory goes with it", async () => {
+  it("of an in-memory database is removed with it", async () => {
     const perdure = await Perdure.open(":memory:");
     await perdure.work([exec]);
     const job = await perdure.submit(exec, { argv: ["pwd"] });

@@ -1,4 +1,4 @@
-/** How commands end, and what is said of it. */
+/** How commands end, and how that is reported. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { constants } from "node:os";
 import { join } from "node:path";
@@ -6,7 +6,7 @@ import { describe, expect, it } from "vitest";
 import { exists, openBench, QUICK, sharedBench } from "./kit.ts";
 
 describe("an exit code", () => {
-  it("decides, and is told with the last line of stderr", async () => {
+  it("decides, and is reported with the last line of stderr", async () => {
     const bench = await sharedBench();
     const ok = await bench.sh("echo hi; echo noise >&2");
     expect(ok.job).toMatchObject({ state: "succeeded", attempt: 1 });
@@ -20,7 +20,7 @@ describe("an exit code", () => {
     expect((await bench.sh("exit 7")).last.failure?.message).toBe("exit code 7");
   });
 
-  it("of a program of Node is told with its error, and not with its version", async () => {
+  it("of a Node program is reported with its error, not with its version", async () => {
     const bench = await sharedBench();
     const throws = (script: string) => bench.run({ argv: [process.execPath, "-e", script] });
     const thrown = await throws('throw new Error("connect ECONNREFUSED 127.0.0.1:1: Connection refused")');
@@ -31,7 +31,7 @@ describe("an exit code", () => {
     expect(emitted.last.failure?.message).toBe("exit code 1: Error: connect ECONNREFUSED 127.0.0.1:1");
   });
 
-  it("is retried as the policy says, each attempt with its own", async () => {
+  it("is retried by the policy, each attempt with its own exit code", async () => {
     const bench = await sharedBench();
     const retry = { maxAttempts: 3, ...QUICK };
     const { job, attempts } = await bench.sh('exit "$((3 - PERDURE_ATTEMPT))"', {}, { retry });
@@ -39,7 +39,7 @@ describe("an exit code", () => {
     expect(attempts.map(({ failure }) => failure?.exitCode ?? null)).toEqual([2, 1, null]);
   });
 
-  it("goes with any bytes on stderr, also such as no database would take", async () => {
+  it("works with any bytes on stderr, even those that a database refuses", async () => {
     const bench = await sharedBench();
     const { last } = await bench.sh(String.raw`printf 'a\000b\377\033[31m\n' >&2; exit 3`);
     expect(last.failure?.message).toMatch(/^exit code 3: a.b/s);
@@ -51,7 +51,7 @@ describe("an exit code", () => {
 
 describe("a signal", () => {
   it.each(["SIGKILL", "SIGTERM", "SIGSEGV", "SIGABRT", "SIGHUP", "SIGINT", "SIGPIPE"] as const)(
-    "%s is told as 128 + n",
+    "%s is reported as 128 + n",
     async (signal) => {
       const bench = await sharedBench();
       const { last } = await bench.sh(`echo why >&2; kill -${signal.slice(3)} $$; sleep 100`);
@@ -60,7 +60,7 @@ describe("a signal", () => {
     },
   );
 
-  it("that nobody sent it on our behalf finds all at their defaults", async () => {
+  it("that the worker did not send finds all handlers at their defaults", async () => {
     const bench = await sharedBench();
     const { stdout, stderr, job } = await bench.sh("yes | head -1; grep -E 'SigIgn|SigBlk' /proc/self/status");
     expect(job.state).toBe("succeeded");
@@ -137,7 +137,7 @@ describe("what cannot be started", () => {
   });
 });
 
-describe("asked to stop", () => {
+describe("requested to stop", () => {
   it("a command that answers with exit code 0 has not succeeded: it timed out", async () => {
     const bench = await sharedBench();
     const { job, last } = await bench.sh("trap 'exit 0' TERM; sleep 100 & wait", {}, { timeout: "300ms" });
@@ -145,7 +145,7 @@ describe("asked to stop", () => {
     expect(last.failure).toMatchObject({ kind: "timeout" });
   });
 
-  it("a command that answers with exit code 0 is handed back when the worker stops", async () => {
+  it("a command that reacts with exit code 0 is released when the worker stops", async () => {
     const bench = await openBench();
     const job = await bench.submit({ command: "trap 'exit 0' TERM; touch up; sleep 100 & wait", shell: true });
     await exists(join(bench.dirOf(job.id, 1), "up"));

@@ -76,7 +76,7 @@ describe("the environment", () => {
 describe("ports", () => {
   const listen = `perl -MIO::Socket::INET -e 'IO::Socket::INET->new(LocalPort => $ENV{PERDURE_PORT_HTTP}, Listen => 1) or die "taken"'`;
 
-  it("are free ones, each in a variable of its own", async () => {
+  it("are free, each in its own variable", async () => {
     const bench = await sharedBench();
     const { stdout, job } = await bench.sh(
       `${listen} && echo "$PERDURE_PORT_HTTP $PERDURE_PORT_METRICS_V2 $P $ID $N $I"`,
@@ -95,7 +95,7 @@ describe("ports", () => {
 
   it("are different ones for commands that run at the same time", async () => {
     const bench = await sharedBench();
-    // Nobody listens, so that the system alone would not keep them apart; each runs until all have written theirs.
+    // They do not listen, so the system would assign the same ports; each runs until all have written theirs.
     const dir = tempDir();
     const script = `echo "$PERDURE_PORT_A" > "$DIR/$PERDURE_JOB_ID"; until [ $(ls "$DIR" | wc -l) = 8 ]; do sleep 0.02; done`;
     const runs = Array.from({ length: 8 }, () => bench.sh(script, { ports: ["a"], env: { DIR: dir } }));
@@ -145,7 +145,7 @@ describe("arguments", () => {
     }
   });
 
-  it("for a shell are what a shell makes of them", async () => {
+  it("for a shell are expanded by the shell", async () => {
     const bench = await sharedBench();
     expect((await bench.sh("echo $((1 + 2)) | tr 3 4; echo $0 $#")).stdout).toBe("4\n/bin/sh 0\n");
   });

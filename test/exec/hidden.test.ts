@@ -4,7 +4,7 @@ import { expect, it } from "vitest";
 import { IS_FULL } from "../tier.ts";
 import { allDead, exists, needle, sharedBench } from "./kit.ts";
 
-it("one that only its parent led to is not forgotten when the parent dies first", async () => {
+it("one that only its parent led to is remembered when the parent exits first", async () => {
   const bench = await sharedBench();
   const mark = needle();
   const hidden = `env -i setsid /bin/sh -c 'trap "" TERM; : > up; while :; do /bin/sleep 1; done' ${mark}`;
@@ -17,15 +17,15 @@ it("one that only its parent led to is not forgotten when the parent dies first"
 
 it.runIf(IS_FULL)("one that keeps the pipe, and writes for ever, does not keep the job", async () => {
   const bench = await sharedBench();
-  // It ends when nobody reads any more.
+  // It ends when its output is not read any more.
   const hidden = "env -i setsid /bin/sh -c 'while echo x; do /bin/sleep 0.2; done'";
-  // Orphaned at once, and before anybody looked: nobody can find it.
+  // Orphaned before the first scan: it cannot be found.
   const { job, result } = await bench.sh(`(${hidden} &) & exit 0`);
   expect(job.state).toBe("succeeded");
   expect(result.exitCode).toBe(0);
 });
 
-it("a command is not failed by the names of its files, nor by much output of its own", async () => {
+it("a command does not fail for the names of its files, nor for much output", async () => {
   const bench = await sharedBench();
   const names = `
     const { mkdirSync, writeFileSync } = require("node:fs");

@@ -6,9 +6,9 @@ import { IS_FULL, SEED } from "../tier.ts";
 import { alive, allDead, exists, needle, openBench } from "./kit.ts";
 
 const TREES = process.env.PERDURE_SOAK === "1" ? 100 : IS_FULL ? 40 : 8;
-/** Promised is a second. Ten of us look at all processes in turn, on a machine that may be busy; they would sleep for long. */
+/** The promise is one second. Ten supervisors scan all processes, on a machine that may be busy; the trees would sleep for long. */
 const LATE_MS = 5_000;
-/** How a tree comes to its end, in turn. */
+/** How a tree is ended, in turn. */
 const WAYS = ["cancel", "timeout", "exit"] as const;
 
 /** A shell script that starts its children in some way, and then waits, leaves, or ends in some other way. */
@@ -31,7 +31,7 @@ function tree(dice: Dice, depth: number): string {
 
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-it(`${TREES} hostile trees leave nobody alive`, { timeout: 120_000 }, async () => {
+it(`${TREES} hostile trees leave no process alive`, { timeout: 120_000 }, async () => {
   const dice = new Dice(SEED);
   console.log(`hostile trees: PERDURE_SEED=${SEED}`);
   const bench = await openBench({ work: { concurrency: 12 } });
@@ -41,7 +41,7 @@ it(`${TREES} hostile trees leave nobody alive`, { timeout: 120_000 }, async () =
     const mark = needle();
     const script = `${tree(dice, 3)}`;
     const how = WAYS[started % WAYS.length];
-    // The root says that it is up, and then is like the others, or ends by itself.
+    // The root reports that it is up, and then behaves like the others, or ends by itself.
     const command = `sh -c ${quoted(script)} & touch up\n${how === "exit" ? "exit 0" : "sleep 1000"}`;
     const options = how === "timeout" ? { timeout: "300ms" as const } : {};
     const job = await bench.submit(

@@ -44,7 +44,7 @@ describe("input files", () => {
     await until("they are gone", () => dirs.every((dir) => !readdirSync(dir).includes("inputs")));
   });
 
-  it("are no outputs", async () => {
+  it("are not listed as outputs", async () => {
     const bench = await sharedBench();
     const { result, job, dir } = await bench.sh("echo 1 > artifacts/a", { files: { b: "QQ==" } });
     expect(result.outputs.map(({ name }) => name)).toEqual(["a"]);
@@ -52,7 +52,7 @@ describe("input files", () => {
     await until("they are gone", () => !existsSync(join(dir, "inputs")));
   });
 
-  it("make no directory where there are none", async () => {
+  it("create no directory if there are none", async () => {
     const bench = await sharedBench();
     expect((await bench.sh("ls -A")).stdout).not.toContain("inputs");
     expect((await bench.sh("ls -A", { files: {} })).stdout).not.toContain("inputs");

@@ -36,7 +36,7 @@ describe.skipIf(why !== null)("a command in a pid namespace", () => {
     expect(Number(stdout)).toBeGreaterThan(1);
   });
 
-  it("hears SIGTERM, and has its grace", async () => {
+  it("gets SIGTERM, and has its grace time", async () => {
     const { submit, ended, dirOf, perdure } = await bench();
     const script = "trap 'echo last words; exit 3' TERM; touch up; sleep 1000 & wait";
     const handle = await submit({ command: script, shell: true, grace: "20s" });
@@ -48,7 +48,7 @@ describe.skipIf(why !== null)("a command in a pid namespace", () => {
   });
 });
 
-it("where there is none, commands run all the same", async () => {
+it("without pid namespaces, commands run too", async () => {
   const { sh, logged } = await bench();
   expect((await sh("echo hi")).stdout).toBe("hi\n");
   expect(logged.some((line) => line.includes("pid namespaces unavailable"))).toBe(why !== null);

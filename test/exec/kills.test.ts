@@ -7,7 +7,7 @@ import type { Duration } from "../../src/core/duration.ts";
 import { IS_FULL } from "../tier.ts";
 import { alive, exists, needle, openBench, until } from "./kit.ts";
 
-/** A tree that does not want to end: a child, one in a session of its own, one forked twice, none of them with ears. */
+/** A tree that ignores signals: a child, one in a new session, and one forked twice. */
 const TREE = `
   trap '' TERM HUP INT
   sleep 1000 & setsid sleep 1000 &
@@ -44,7 +44,7 @@ describe("a tree that ignores SIGTERM", () => {
     expect(alive(mark)).toEqual([]);
   });
 
-  it("is ended when the worker stops, and its job is handed back without a charge", async () => {
+  it("is ended when the worker stops, and its job is released without counting the attempt", async () => {
     const { bench, job, mark } = await start();
     await bench.worker.stop({ grace: 0 });
     expect(alive(mark)).toEqual([]);

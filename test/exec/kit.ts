@@ -46,7 +46,7 @@ export interface Bench {
   readonly logged: string[];
   dirOf(jobId: string, attempt: number): string;
   submit(input: ExecInput, options?: SubmitOptions): Promise<JobHandle<ExecResult>>;
-  /** Submits, and waits for the end, whatever it is. One attempt, unless told otherwise. */
+  /** Submits, and waits for the end, whatever it is. One attempt by default. */
   run(input: ExecInput, options?: SubmitOptions): Promise<Ended>;
   /** Text for the shell. */
   sh(command: string, input?: ExecInput, options?: SubmitOptions): Promise<Ended>;
@@ -62,7 +62,7 @@ interface BenchOptions {
   readonly dir?: string;
 }
 
-/** For one test, which may stop its worker, close it, and look at all there is. */
+/** For one test, which may stop its worker, close it, and list everything. */
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const bench = await makeBench({ ...options, dir: options.dir ?? tempDir() });
   onTestFinished(() => bench.perdure.close({ grace: 0 }));
@@ -71,7 +71,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
 
 let shared: Promise<Bench> | null = null;
 
-/** For the tests of a file that only look at their own jobs: to open one, with its supervisor, costs more than they do. */
+/** Shared by tests of a file that only read their own jobs: opening one, with its supervisor, costs more than such a test. */
 export function sharedBench(): Promise<Bench> {
   if (shared !== null) return shared;
   const dir = mkdtempSync(join(tmpdir(), "perdure-exec-"));
@@ -125,10 +125,10 @@ export async function until<T>(what: string, look: () => T | Promise<T>, deadlin
   }
 }
 
-/** A text that a tree of processes carries in its environment or arguments, and nobody else. */
+/** A unique text in the environment or the arguments of a process tree. */
 export const needle = () => `needle${randomBytes(9).toString("hex")}`;
 
-/** The living processes that carry it; the dead that nobody has fetched do not count. */
+/** The running processes with this mark; zombies do not count. */
 export function alive(mark: string): number[] {
   const found: number[] = [];
   for (const name of readdirSync("/proc")) {
@@ -153,16 +153,16 @@ export function isAlive(pid: number): boolean {
   }
 }
 
-/** Waits until nobody is alive, and says how many milliseconds that took. */
+/** Waits until no process is alive, and returns how many milliseconds that took. */
 export async function allDead(mark: string, deadlineMs?: number): Promise<number> {
   const start = performance.now();
-  await until(`nobody carries ${mark}`, () => alive(mark).length === 0, deadlineMs);
+  await until(`no process has ${mark}`, () => alive(mark).length === 0, deadlineMs);
   return performance.now() - start;
 }
 
-export const exists = (path: string) => until(`${path} is there`, () => existsSync(path));
+export const exists = (path: string) => until(`${path} exists`, () => existsSync(path));
 
-/** A worker in a process of its own, of the sources: `worker.ts` beside this file. Speaks in lines. */
+/** A worker in a separate process, from the sources: `worker.ts` beside this file. Communicates in lines. */
 export interface Child {
   readonly process: ChildProcess;
   readonly pid: number;
@@ -187,7 +187,7 @@ export function startChild(script: string, args: readonly string[], env: Record<
     await ended;
   });
   const line = (start: string) =>
-    until(`the child says "${start}"; it said ${lines.join(" | ")} ${errors}`, () => {
+    until(`the child prints "${start}"; it printed ${lines.join(" | ")} ${errors}`, () => {
       return lines.find((each) => each.startsWith(start)) ?? (child.exitCode !== null ? fail(errors) : undefined);
     });
   return { process: child, pid: child.pid as number, lines, errors: () => errors, line, ended };

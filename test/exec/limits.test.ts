@@ -77,7 +77,7 @@ describe("files", () => {
     });
     expect(last.failure).toMatchObject({ kind: "signal", signal: "SIGXFSZ", exitCode: 153 });
     expect(statSync(join(dir, "artifacts/big")).size).toBe(1_024_000);
-    // What it prints is no file of its own.
+    // Its output is not a file of its own.
     const printed = await bench.sh("head -c 5000000 /dev/zero", { limits: { fileSize: 1_024 } });
     expect(printed.result.stdout.bytes).toBe(5_000_000);
   });
@@ -90,7 +90,7 @@ describe("files", () => {
     expect(Number(stdout)).toBeLessThanOrEqual(29);
   });
 
-  it("limits that the system refuses are told, and the program is not started without them", async () => {
+  it("limits that the system refuses are reported, and the program is not started without them", async () => {
     const bench = await sharedBench();
     const { last, stdout } = await bench.run({ argv: ["echo", "ran"], limits: { openFiles: 2 ** 40 } });
     expect(last.failure).toMatchObject({ kind: "exit", exitCode: 126 });

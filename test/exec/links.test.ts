@@ -60,7 +60,7 @@ describe("a link", () => {
     expect(readdirSync(victim)).toEqual(["precious"]);
   });
 
-  it("for a log that is removed under way harms nobody", async () => {
+  it("for a log that is removed meanwhile is harmless", async () => {
     const { bench, victim, env } = await victims();
     const script = 'echo a; rm stdout.log; ln -s "$VICTIM/precious" stdout.log; echo b';
     const { job } = await bench.sh(script, { env });

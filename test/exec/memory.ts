@@ -1,4 +1,4 @@
-/** Runs a command that prints so many bytes, and says by how much this process grew at most: grown MB BYTES SECONDS. */
+/** Runs a command that prints this many bytes, and prints the maximum growth of this process: grown MB BYTES SECONDS. */
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -12,7 +12,7 @@ const dir = mkdtempSync(join(tmpdir(), "perdure-memory-"));
 try {
   const perdure = await Perdure.open({ url: join(dir, "perdure.db") });
   await perdure.work([exec]);
-  // All code is there, and has run once, before it is measured.
+  // All code is loaded, and has run once, before the measurement.
   await (await perdure.submit(exec, { command: "yes | head -c 5000000", shell: true })).result();
   const before = resident();
   let most = before;

@@ -32,7 +32,7 @@ describe("a worker that leaves", () => {
     const job = await bench.submit({ command, shell: true }, { retry: { atMostOnce: true } });
     const db = await openDatabase(join(bench.dir, "perdure.db"));
     const told = db.prepare("select live_usage from job where live_usage is not null");
-    await until("it was told with a renewal", () => told.get() !== undefined);
+    await until("it was sent with a renewal", () => told.get() !== undefined);
     db.close();
     child.process.kill("SIGKILL");
     const { job: info, last } = await bench.ended(job);

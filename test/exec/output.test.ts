@@ -1,4 +1,4 @@
-/** What commands write: all of it is drained, the beginning and the end are kept, and it harms nobody. */
+/** Output of commands: all of it is drained, the beginning and the end are kept. */
 import { readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -26,7 +26,7 @@ describe("output", () => {
     expect(stdout).toBe(`${all.slice(0, 5_000)}\n[perdure: ${dropped} bytes dropped here]\n${all.slice(-5_000)}`);
   });
 
-  it("without a newline, in one line of 20 MB, fails nobody, and its end is the last line", async () => {
+  it("without a newline, in one line of 20 MB, fails no command, and its end is the last line", async () => {
     const bench = await sharedBench();
     const script = "head -c 20000000 /dev/zero | tr '\\0' x >&2; echo ' the end' >&2; exit 2";
     const { last, dir } = await bench.sh(script, { outputCap: 4_096 });
@@ -72,7 +72,7 @@ describe("who follows the output", () => {
     const job = await bench.submit({ command: script, shell: true });
     const dir = bench.dirOf(job.id, 1);
     await exists(join(dir, "up"));
-    await until("the first line was told", () => chunks.length === 1);
+    await until("the first line arrived", () => chunks.length === 1);
     await until("the first line is in the file", () => readFileSync(join(dir, "stdout.log"), "utf8") === "one\n");
     const { writeFileSync } = await import("node:fs");
     writeFileSync(join(dir, "go"), "");

@@ -1,4 +1,4 @@
-/** What a command says of itself counts more than how it ended; and what it used is added up. */
+/** The verdict of a command takes precedence over its exit status; and its usage is added up. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -40,10 +40,10 @@ describe("a verdict", () => {
   it.each([
     ["no JSON", says("{oops")],
     ["another status", says('{"status":"ok"}')],
-    ["waiting for nobody", says('{"status":"waiting","children":[]}')],
+    ["waiting without children", says('{"status":"waiting","children":[]}')],
     ["waiting for no text", says('{"status":"waiting","children":[7]}')],
     ["empty", ': > "$PERDURE_RESULT_FILE"'],
-  ])("that is malformed (%s) does not succeed; a bad exit code is told first", async (_name, script) => {
+  ])("that is malformed (%s) does not succeed; a bad exit code is reported first", async (_name, script) => {
     const bench = await sharedBench();
     const { job, last } = await bench.sh(script);
     expect(job.state).toBe("failed");
@@ -65,7 +65,7 @@ describe("a verdict", () => {
     expect(job).toMatchObject({ state: "failed", reason: "rejected", attempt: 1 });
     expect(last.failure).toMatchObject({ kind: "result", class: "logical", exitCode: 0 });
     expect(last.failure?.message).toContain(`exit code 0, but its result.json cannot be used: ${why}`);
-    expect((await bench.perdure.explain(job.id)).text).toContain("because its result.json cannot be used");
+    expect((await bench.perdure.explain(job.id)).text).toContain("its result.json is not valid, and a retry would not change that");
     const bad = await bench.sh(`${script}; exit 6`, {}, { retry });
     expect(bad.job).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3 });
     expect(bad.last.failure).toMatchObject({ kind: "exit", exitCode: 6 });
@@ -86,7 +86,7 @@ describe("a verdict", () => {
     expect(JSON.stringify((job.result as { output: unknown }).output)).toBe(JSON.stringify(JSON.parse(output)));
   });
 
-  it("that was there before the kill counts, also on a timeout, a cancel and a stop", async () => {
+  it("that existed before the kill counts, also on a timeout, a cancel and a stop", async () => {
     const bench = await openBench();
     const script = (status: string) => `${says(`{"status":"${status}","reason":"so"}`)}; touch up; sleep 1000`;
     const timeout = "4s"; // to write a line, on a machine that may be busy
@@ -116,7 +116,7 @@ describe("a verdict of waiting", () => {
      ${end}`;
 
   it.each(["exit 0", "exit 3", "kill -9 $$"])(
-    "with any exit code ends the run (%s), and it runs again when the child has ended; nothing is charged",
+    "with any exit code ends the attempt (%s); the job runs again when the child has ended, and nothing is counted",
     async (end) => {
       const bench = await sharedBench();
       const parent = await bench.submit({ command: waiting(end), shell: true, keep: true });
@@ -147,7 +147,7 @@ describe("usage", () => {
     expect(attempts.map(({ usage }) => usage?.tokensIn)).toEqual([10, 10, 100]);
   });
 
-  it("that was said before the kill counts", async () => {
+  it("that was reported before the kill counts", async () => {
     const bench = await sharedBench();
     const script = `printf '%s' '${used(7)}' > tmp; mv tmp "$PERDURE_USAGE_FILE"; sleep 1000`;
     const job = await bench.submit({ command: script, shell: true, grace: 0 });
@@ -171,7 +171,7 @@ describe("usage", () => {
     expect(last.failure).toMatchObject({ kind: "error", name: "BudgetError" });
   });
 
-  it("that makes no sense changes nothing, and is told in the log of its attempt", async () => {
+  it("that is invalid changes nothing, and is reported in the log of its attempt", async () => {
     const bench = await openBench();
     const logWith = async (text: string) => {
       const { job, last } = await bench.sh(`printf '%s' '${text}' > "$PERDURE_USAGE_FILE"`);

@@ -1,4 +1,4 @@
-/** Every attempt that a server hands out is started by the worker that asked for it: none is handed back, and none lies
+/** Every attempt that a server assigns is started by the worker that claimed it: none is released, and none stays
  *  unheard of until a lease has passed. `PERDURE_DELIVERIES` sets how many jobs each test submits. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { resourceLabels, toResources } from "../../src/core/input/resources.ts";
@@ -64,7 +64,7 @@ async function runAll(needsOf: (i: number) => object | undefined) {
   return { counts: await eventCounts(server), most };
 }
 
-describe("of jobs that a worker claims over HTTP, all are started at once and none is handed back", () => {
+describe("of jobs that a worker claims over HTTP, all are started at once and none is released", () => {
   it.each([
     ["without resources", () => undefined],
     ["with resources", (i: number) => NEEDS[i % NEEDS.length]],

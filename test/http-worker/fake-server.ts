@@ -81,11 +81,11 @@ async function readText(request: IncomingMessage): Promise<string> {
 export interface QuickClock extends Clock {
   /** Milliseconds of the pauses that were made. */
   readonly pauses: number[];
-  /** Lets all time limits run out. */
+  /** Lets all time limits expire. */
   timeUp(): void;
 }
 
-/** Pauses end in the next turn, and time moves by them. Limits (background timers) run out only when the test says so. */
+/** Pauses end in the next turn, and time advances by them. Limits (background timers) expire only when the test triggers them. */
 export function quickClock(): QuickClock {
   let now = 1_000_000;
   const pauses: number[] = [];
@@ -113,7 +113,7 @@ export function quickClock(): QuickClock {
   };
 }
 
-/** A port of the loopback where nobody listens. */
+/** A port on loopback without a listener. */
 export async function deadUrl(): Promise<string> {
   const server = createServer();
   await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));

@@ -51,7 +51,7 @@ describe("children of a handler", () => {
     expect(bench.wire.lost).toBeGreaterThan(5);
   });
 
-  it("are all told, however many megabytes they are", { timeout: 60_000 }, async () => {
+  it("are all returned, however many megabytes they have", { timeout: 60_000 }, async () => {
     const bench = await openWireBench();
     const heavy = "x".repeat(1_000_000);
     const parent = task("parent", async (_: unknown, { children }) => {
@@ -91,7 +91,7 @@ describe("children of a handler", () => {
 });
 
 describe("a command", () => {
-  it("finds its server and a token of its own, and may wait for children that it submits with them", async () => {
+  it("has the address of its server and a job token, and may wait for children that it submits with them", async () => {
     const bench = await openWireBench();
     await bench.work([exec], { runtimes: [] });
     const script = `
@@ -112,7 +112,7 @@ describe("a command", () => {
     expect(jobs).toMatchObject([{ parentId: id, state: "succeeded", kind: "exec" }]);
   });
 
-  it("cannot be told another server or token by its job", async () => {
+  it("cannot get another server or token from its job", async () => {
     const bench = await openWireBench();
     await bench.work([exec]);
     const env = { PERDURE_TOKEN: "mine" };
@@ -139,7 +139,7 @@ describe("a budget", () => {
 });
 
 describe("resources", () => {
-  it("are never taken twice, and what is given back is used at once", async () => {
+  it("are never assigned twice, and reused at once when released", async () => {
     const bench = await openWireBench();
     let [used, most] = [0, 0];
     const heavy = task("heavy", async (cpu: number) => {

@@ -1,4 +1,4 @@
-/** A server that keeps files of attempts, and may forget; and an attempt whose files go there. */
+/** A server that stores files of attempts, and may lose them; and an attempt whose files it stores. */
 
 import { SessionFiles } from "../../src/worker/remote-outputs/session-files.ts";
 import type { Asked } from "./fake-server.ts";

@@ -46,7 +46,7 @@ describe("what a command leaves", () => {
     expect((await file(bench, id, 1, "artifacts/link")).status).toBe(404);
     const { attempts } = await bench.get(`/v1/jobs/${id}/outputs`);
     expect(attempts).toMatchObject([{ attempt: 1, files: [{ name: "a/b/x y.txt" }, { name: "empty" }], more: 0 }]);
-    await until("its directory is gone", () => inHand(dir).length === 0);
+    await until("its directory is removed", () => inHand(dir).length === 0);
   });
 
   it("can be read while it runs", async () => {
@@ -54,7 +54,7 @@ describe("what a command leaves", () => {
     const go = join(tempDir(), "go");
     await bench.work([exec]);
     const id = await sh(bench, `echo first; until [ -e ${go} ]; do sleep 0.05; done; echo last`);
-    await until("the first line is there", async () => (await log(bench, id)) === "first\n");
+    await until("the first line exists", async () => (await log(bench, id)) === "first\n");
     expect(await bench.get(`/v1/jobs/${id}`)).toMatchObject({ state: "running" });
     writeFileSync(go, "");
     await bench.ended(id);
@@ -65,7 +65,7 @@ describe("what a command leaves", () => {
   it.each([
     ["the same host, scratch files too", true, "one\nkept\nscratch\n"],
     ["another host", false, "one\nkept\nno scratch\n"],
-  ])("is there for the next attempt, on %s", async (_, isSame, expected) => {
+  ])("is available to the next attempt, on %s", async (_, isSame, expected) => {
     const bench = await openWireBench();
     const dir = tempDir();
     const first = await bench.work([exec], { dir });
@@ -87,7 +87,7 @@ describe("what a command leaves", () => {
     await bench.server.call("POST", `/v1/jobs/${id}/retry`);
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded", attempt: 2 });
     expect(await log(bench, id)).toBe(expected);
-    await until("nothing of it stays", () => inHand(next).length === 0);
+    await until("all of it is removed", () => inHand(next).length === 0);
   });
 
   it("is sent while it runs: what has stopped changing, and in the end the right bytes of what was written again", async () => {
@@ -102,7 +102,7 @@ describe("what a command leaves", () => {
     );
     const is = async (name: string, expected: string) =>
       (await file(bench, id, 1, `artifacts/${name}`)).text === expected;
-    await until("all are there", async () => (await is("renamed", "old\n")) && (await is("grown", "1\n2\n3\n")));
+    await until("all exist", async () => (await is("renamed", "old\n")) && (await is("grown", "1\n2\n3\n")));
     expect(await bench.get(`/v1/jobs/${id}`)).toMatchObject({ state: "running" });
     writeFileSync(go, "");
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded", attempt: 1 });
@@ -127,7 +127,7 @@ describe("what a command leaves", () => {
       bench,
       `echo first; until [ -e ${go} ]; do sleep 0.05; done; seq 1 100000; echo x > artifacts/x`,
     );
-    await until("the first line is there", async () => (await log(bench, id)) === "first\n");
+    await until("the first line exists", async () => (await log(bench, id)) === "first\n");
     bench.wire.cut();
     writeFileSync(go, "");
     const local = () => inHand(dir).map((job) => join(dir, job, "attempt_1"))[0] ?? "";
@@ -187,9 +187,9 @@ describe("what a command leaves", () => {
       },
       QUICK,
     );
-    await until("its files are there", async () => (await file(bench, id, 1, "artifacts/f")).text === "artifact\n");
-    await until("the verdict is there", async () => (await file(bench, judged, 1, "result.json")).status === 200);
-    await until("its file is there", async () => (await file(bench, judged, 1, "artifacts/d")).status === 200);
+    await until("its files exist", async () => (await file(bench, id, 1, "artifacts/f")).text === "artifact\n");
+    await until("the verdict exists", async () => (await file(bench, judged, 1, "result.json")).status === 200);
+    await until("its file exists", async () => (await file(bench, judged, 1, "artifacts/d")).status === 200);
     child.process.kill("SIGKILL");
     await child.ended;
     expect(inHand(dir).sort()).toEqual([id, judged].sort());
@@ -201,6 +201,6 @@ describe("what a command leaves", () => {
     const won = await bench.ended(judged);
     expect(won).toMatchObject({ state: "succeeded", attempt: 1, losses: 0 });
     expect(won.result).toMatchObject({ exitCode: null, output: 7, outputs: [{ name: "d", size: 5 }] });
-    await until("nothing of it stays", () => !inHand(dir).includes(id));
+    await until("all of it is removed", () => !inHand(dir).includes(id));
   });
 });

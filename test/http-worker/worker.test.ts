@@ -11,7 +11,7 @@ import { TEST_CERT, TEST_KEY } from "../server/tls.ts";
 import { openWireBench, tempDir } from "./kit.ts";
 
 describe("a worker of a server", () => {
-  it("runs jobs, tells what came of them and how it fares", async () => {
+  it("runs jobs, reports their outcomes and its health", async () => {
     const bench = await openWireBench();
     const double = task("double", (n: number) => 2 * n);
     const no = task("no", () => {
@@ -21,7 +21,7 @@ describe("a worker of a server", () => {
     const id = await bench.submit("double", 21);
     expect(await bench.ended(id)).toMatchObject({ state: "succeeded", result: 42, attempt: 1 });
     expect(await bench.ended(await bench.submit("no"))).toMatchObject({ state: "failed", reason: "rejected" });
-    const health = await until("the server has heard its figures", async () => {
+    const health = await until("the server has received its health", async () => {
       const { workers } = await bench.get("/v1/workers");
       const shown = workers.find((each: { id: string }) => each.id === worker.session)?.health;
       return shown?.total === 2 && shown.in_hand === 0 ? shown : undefined;
@@ -49,7 +49,7 @@ describe("a worker of a server", () => {
     expect([...runs.values()].every((times) => times === 1)).toBe(true);
   });
 
-  it("hears of a cancel at once, not with its next renewal", async () => {
+  it("receives a cancel at once, not with its next renewal", async () => {
     const bench = await openWireBench();
     const started = gate();
     const reason = gate<string>();
@@ -67,7 +67,7 @@ describe("a worker of a server", () => {
     expect(await bench.ended(id)).toMatchObject({ state: "cancelled" });
   });
 
-  it("told to drain, finishes what it has, takes no more and leaves", async () => {
+  it("drained, finishes its attempts, claims no more and ends its session", async () => {
     const bench = await openWireBench();
     const [started, end] = [gate(), gate()];
     const slow = task("slow", async () => {
@@ -131,7 +131,7 @@ describe("a worker of a server", () => {
     await worker.stop({ grace: 0 });
     const stop = new AbortController();
     const waiting = bench.work([task("k", () => {})], { signal: stop.signal });
-    await until("it says that it waits", () => bench.logged.some((line) => line.includes("cannot be reached")));
+    await until("it logs that it waits", () => bench.logged.some((line) => line.includes("cannot be reached")));
     stop.abort();
     await expect(waiting).rejects.toMatchObject({ code: expect.stringMatching(/closed|server_unreachable/) });
     bench.wire.mend();
@@ -139,7 +139,7 @@ describe("a worker of a server", () => {
     await expect(wrong).rejects.toMatchObject({ code: "unauthorized" });
   });
 
-  it("speaks TLS with a server whose certificate it is told to trust, and with no other", async () => {
+  it("connects by TLS only to a server whose certificate is trusted by `ca`", async () => {
     const server = await startServer({ tls: { cert: TEST_CERT, key: TEST_KEY } });
     onTestFinished(() => server.close());
     const ca = join(tempDir(), "ca.pem");
@@ -153,7 +153,7 @@ describe("a worker of a server", () => {
     await expect(missing).rejects.toMatchObject({ code: "invalid_config", path: "ca" });
   });
 
-  it("hands back a job that came while it was told to stop", async () => {
+  it("releases a job that arrives during the stop", async () => {
     const bench = await openWireBench();
     const runs: number[] = [];
     const k = task("k", (_: unknown, ctx) => void runs.push(ctx.attempt));

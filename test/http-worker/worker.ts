@@ -1,4 +1,4 @@
-/** A worker for commands in a process of its own: `worker.ts <url> <token> <dir>`. Its lease is long, so that a machine that is busy
+/** A worker for commands in a separate process: `worker.ts <url> <token> <dir>`. Its lease is long, so that a machine that is busy
  *  for seconds does not end it: its death is seen by its process id. */
 import { connectWorker, exec } from "../../src/worker/index.ts";
 

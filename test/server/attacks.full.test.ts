@@ -48,7 +48,7 @@ function statusBy(asked: ClientRequest): Promise<number> {
   });
 }
 
-/** Each over a connection of its own, one after the other, while the attack goes on. */
+/** One after the other, each over a new connection, during the attack. */
 /** Each is repeated while the server answers that it is busy, as clients do: the machine may be. */
 async function askAll(port: number, token: string, isTls = false): Promise<number[]> {
   const statuses: number[] = [];
@@ -79,7 +79,7 @@ function residentMb(pid: number): number {
 }
 
 describe("without a token", { timeout: 300_000 }, () => {
-  it("2,000 idle connections lock nobody out, and SIGTERM ends the server with 0", async () => {
+  it("2,000 idle connections lock no client out, and SIGTERM ends the server with exit code 0", async () => {
     const { proc, port, token } = await served();
     await hold(port, IDLE);
     expect(await askAll(port, token)).toEqual(allAnswered);
@@ -126,7 +126,7 @@ describe("with a token for reading", { timeout: 300_000 }, () => {
   const HEAP = { NODE_OPTIONS: "--max-old-space-size=1024" };
   const LIST = "/v1/jobs?limit=1000";
 
-  /** So many that a list of them has about twenty megabytes. */
+  /** Enough for a list of about 20 MB. */
   async function fill(port: number, token: string): Promise<void> {
     const input = "x".repeat(900_000);
     for (let i = 0; i < 60; i++) {

@@ -49,7 +49,7 @@ const asking = (token: string, path = "/v1/queues") =>
   `GET ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${token}\r\n\r\n`;
 
 describe("a flood of idle connections", () => {
-  it("locks nobody out, and costs no caller with a token its connection", async () => {
+  it("locks no client out, and closes no connection with a token", async () => {
     const [entered, release] = [gate(), gate()];
     const server = await start({
       maxConnections: 8,
@@ -76,7 +76,7 @@ describe("a flood of idle connections", () => {
     kept.socket.write(asking(server.admin, "/v1/version"));
     release.open();
     await expect.poll(() => [kept.statuses, busy.statuses]).toEqual([[200, 200], [200]]);
-    // Of the rest as many as may be, the newest.
+    // Of the others the newest, up to the limit.
     await expect.poll(() => idle.filter(({ socket }) => socket.destroyed).length).toBeGreaterThanOrEqual(30 - 6);
   });
 
@@ -155,7 +155,7 @@ describe("requests that were sent before the reply to the one before", () => {
     many.socket.write(asking(server.admin).repeat(40));
     await many.closed;
     expect([started, many.text, few.text]).toEqual([2, "", ""]);
-    // A body that comes later is not held up by those before it.
+    // A later body is not delayed by earlier ones.
     const body = JSON.stringify({ kind: "k", delay: "1d" });
     const head = `POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${server.admin}\r\n`;
     few.socket.write(
@@ -168,7 +168,7 @@ describe("requests that were sent before the reply to the one before", () => {
   });
 });
 
-describe("replies that nobody reads", () => {
+describe("replies that are not read", () => {
   it("take their memory from a budget, before more are made, until their reader is cut off", async () => {
     const server = await start({ replies: { maxBytes: 4_000_000, maxWaitMs: 20 }, writeMs: 500 });
     const [reader, other] = [await server.token({ name: "reader" }), await server.token({ name: "other" })];

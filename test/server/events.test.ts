@@ -47,7 +47,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("events over %s", (stor
     return { take, leave: () => leave.abort() };
   }
 
-  it("gives pages that go on where the last one ended", async () => {
+  it("returns pages that continue where the last one ended", async () => {
     const id = await runOne(server, BROKE, { retry: false });
     const page = async (query: string) => (await call("GET", `/v1/events?${query}`)).body;
     const names: string[] = [];
@@ -73,7 +73,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("events over %s", (stor
     expect([own.events.map(nameOf), own.next]).toEqual([names, null]);
   });
 
-  it("streams from now on, unless the client says where it was", async () => {
+  it("streams from now on, unless the client sends a position", async () => {
     const before = await submit();
     const fresh = await stream("/v1/events");
     const id = await submit();
@@ -136,7 +136,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("events over %s", (stor
     expect((await call("GET", `/v1/jobs/${outside}/events`, { headers })).status).toBe(404);
   });
 
-  it("refuses a place that is none", async () => {
+  it("refuses an invalid position", async () => {
     for (const id of ["x", "1.5", "-1", "99999999999999999", "1 2"]) {
       const headers = { accept: "text/event-stream", "last-event-id": id };
       const refused = await call("GET", "/v1/events", { headers });

@@ -1,4 +1,4 @@
-/** What a server does with fields that it does not know, and how it says so. */
+/** What a server does with unknown fields, and how it reports its features. */
 import { expect, it, onTestFinished } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";
 import { startServer } from "./kit.ts";
@@ -13,7 +13,7 @@ async function serverWithJob() {
   return { server, id: body.id as string, worker: await openWorker(server) };
 }
 
-it("ignores them in the calls that workers make all the time, and stores none of them", async () => {
+it("ignores them in frequent calls of workers, and does not store them", async () => {
   const { server, id, worker } = await serverWithJob();
   const room = { cpu: 1_000, memory: 1_000, ...NEW };
   const [job] = await worker.claim({ room, ...NEW });
@@ -54,7 +54,7 @@ it("still refuses a wrong value of a field that it knows, and unknown fields of 
   expect((await server.call("POST", "/v1/jobs", { body: { kind: "k", ...NEW } })).status).toBe(400);
 });
 
-it("names its features to those who name theirs, with an error too, and to nobody else", async () => {
+it("sends its features only to clients that send theirs, also with errors", async () => {
   const { server } = await serverWithJob();
   const asked = async (headers: Record<string, string>, token: string | null = server.admin) => {
     const reply = await server.call("GET", "/v1/version", { headers, token });

@@ -37,7 +37,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("files over %s", (store
     return by.call("PUT", path, { body: bytes, headers });
   }
 
-  it("takes files of an attempt in hand, at an offset, repeated too, and gives them out", async () => {
+  it("accepts files of a held attempt at offsets, also repeated, and returns them", async () => {
     const job = await start();
     expect((await put(job, "stdout.log", "hello ")).body).toEqual({ size: 6 });
     expect((await put(job, "stdout.log", "world", { offset: 6 })).body).toEqual({ size: 11 });
@@ -124,7 +124,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("files over %s", (store
     expect((await remove()).status).toBe(409);
   });
 
-  it("refuses what is over the limit of the attempt, and names that are none", async () => {
+  it("refuses files over the limit of the attempt, and invalid names", async () => {
     const job = await start();
     expect((await put(job, "stdout.log", "x".repeat(LIMIT - 10))).status).toBe(200);
     const over = await put(job, "artifacts/more", "x".repeat(11));
@@ -139,7 +139,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("files over %s", (store
     await worker.report(job, DONE);
   });
 
-  it("shows a worker what earlier attempts of a job in hand left, and nothing else", async () => {
+  it("shows a worker the files of earlier attempts of a held job, and nothing else", async () => {
     const first = await start({ retry: 3 });
     await put(first, "artifacts/notes", "from the first");
     await worker.report(first, BROKE);

@@ -20,7 +20,7 @@ async function start(options: KitOptions = {}): Promise<TestServer> {
   return server;
 }
 
-/** Resolves when the server holds this many calls that ask when their token ends. */
+/** Resolves when the server holds this many calls that listen for the end of their token. */
 function counted(server: TestServer) {
   let held = 0;
   let wake = () => {};
@@ -62,7 +62,7 @@ describe("a token that is revoked", () => {
     expect((await server.call("GET", `/v1/jobs/${mine}`)).body).toMatchObject({ state: "queued", attempt: 0 });
   });
 
-  it.each([{ claimId: "c1" }, {}])("hands back a job that was claimed for it meanwhile (%o)", async (body) => {
+  it.each([{ claimId: "c1" }, {}])("releases a job that was claimed for it meanwhile (%o)", async (body) => {
     const claimed = gate();
     const go = gate();
     const wrapStore = (store: Store): Store => ({
@@ -95,7 +95,7 @@ describe("a token that is revoked", () => {
       ...systemClock,
       after: (ms, call, options) => {
         if (ms !== 2_000) return systemClock.after(ms, call, options);
-        timers.push(call); // only we say when it reads again
+        timers.push(call); // the test decides when it reads again
         return () => {};
       },
     };

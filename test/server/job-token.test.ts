@@ -1,4 +1,4 @@
-/** The token that a command finds in its environment: to submit children, read them, tell usage, and nothing else. */
+/** The job token in the environment of a command: for submitting and reading children, reporting usage, and nothing else. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { ROUTES } from "../../src/contract/routes.ts";
 import type { ClaimedJob } from "../../src/core/worker-protocol.ts";
@@ -15,7 +15,7 @@ beforeAll(async () => {
 
 const EXEC = { kind: "exec", input: { argv: ["true"] } };
 
-/** A command that runs now, in the hands of a worker. */
+/** A running command that a worker holds. */
 async function running(
   queue: string,
   more: object = {},
@@ -38,7 +38,7 @@ describe("a job's token", () => {
     expect(mail.jobToken).toBe(undefined);
   });
 
-  it("submits children of its own, and of nobody else", async () => {
+  it("submits children of its job, and of no other", async () => {
     const { token, job } = await running("q2");
     const stranger = (await server.call("POST", "/v1/jobs", { body: EXEC })).body.id;
     const elsewhere = await server.call("POST", "/v1/jobs", { token, body: { ...EXEC, parent: stranger } });
@@ -105,7 +105,7 @@ describe("a job's token", () => {
     expect((await server.call("GET", `/v1/jobs/${job.id}`)).body.state).toBe("running");
   });
 
-  it("tells usage of its own run", async () => {
+  it("reports usage of its own attempt", async () => {
     const { token, job, worker } = await running("q5", { retry: { budget: { costUsd: 1 } } });
     const tell = (id: string, attempt: number, costUsd: number) =>
       server.call("PUT", `/v1/jobs/${id}/usage`, {
@@ -122,7 +122,7 @@ describe("a job's token", () => {
     expect((await renew()).overspent).toEqual([{ jobId: job.id, attempt: 1 }]);
   });
 
-  it("is worth nothing when the run is over, or if it is another's", async () => {
+  it("is not accepted when the attempt has ended, nor for another job", async () => {
     const { token, job, worker } = await running("q6");
     expect((await server.call("GET", `/v1/jobs/${job.id}`, { token })).status).toBe(200);
     const other = new KeyRing([{ text: "another secret", signsFrom: null, until: null }], Date.now);

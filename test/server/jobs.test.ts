@@ -38,7 +38,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store)
     expect(again.text).toContain(`,"payload":${input}}`);
   });
 
-  it("tells no input from null", async () => {
+  it("distinguishes no input from null", async () => {
     const without = await call("GET", `/v1/jobs/${await submit({ kind: "x" })}`);
     expect("payload" in without.body).toBe(false);
     expect((await call("GET", `/v1/jobs/${await submit({ kind: "x", input: null })}`)).body.payload).toBeNull();
@@ -149,7 +149,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store)
     await post("cancel");
   });
 
-  it("tells of attempts, results and failures", async () => {
+  it("returns attempts, results and failures", async () => {
     const good = await runOne(server, { kind: "completed", result: '{"n": 1e400}' });
     expect((await call("GET", `/v1/jobs/${good}`)).text).toContain('"result":{"n": 1e400}');
     const bad = await runOne(server, BROKE, { retry: false });
@@ -160,7 +160,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store)
     ]);
   });
 
-  it("redrives dead letters by filter, oldest first, and only names them when asked", async () => {
+  it("redrives dead letters by filter, oldest first; a dry run only lists them", async () => {
     const ids = [];
     for (let i = 0; i < 3; i++) ids.push(await runOne(server, BROKE, { retry: false, queue: "dead" }));
     const discarded = ids.pop();
@@ -199,7 +199,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("jobs over %s", (store)
     await worker.report(await worker.take(), DONE);
     expect(await waiting).toEqual({ ended: [ids[0]], missing: [] });
     expect(await wait([NOBODY, "none", ids[1]], 20_000)).toEqual({ ended: [], missing: ["none", NOBODY] });
-    // A later chapter has begun: the one that was asked for is over.
+    // The job was redriven: the requested chapter is over.
     await call("POST", `/v1/jobs/${ids[1]}/cancel`);
     await call("POST", `/v1/jobs/${ids[1]}/redrive`);
     expect(await wait([ids[1]], 20_000)).toEqual({ ended: [ids[1]], missing: [] });

@@ -27,7 +27,7 @@ export type StoreName = "sqlite" | "postgres";
 
 export interface KitOptions extends ServerOptions {
   readonly store?: StoreName;
-  /** An address of a store that is there already, as of another server; it is left there. */
+  /** The address of an existing store, as of another server; it is not removed. */
   readonly url?: string;
   readonly leaseMs?: number;
   readonly retention?: EngineOptions["retention"];
@@ -49,8 +49,8 @@ export interface Reply {
   readonly status: number;
   readonly headers: Headers;
   readonly text: string;
-  // Tests know what they asked for.
-  // biome-ignore lint/suspicious/noExplicitAny: the body of whatever was asked for
+  // Tests know what they requested.
+  // biome-ignore lint/suspicious/noExplicitAny: the body of any reply
   readonly body: any;
 }
 
@@ -83,7 +83,7 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 
-/** The test runs in the server's own process, and the machine may be busy: long turns and slow writes are no overload here. */
+/** The test runs in the server's own process, and the machine may be busy: long turns and slow writes are not an overload here. */
 const PATIENT: Partial<AdmissionLimits> = {
   ...{ maxLagMs: Number.POSITIVE_INFINITY, maxReadLagMs: Number.POSITIVE_INFINITY },
   pace: { ...ADMISSION.pace, targetMs: Number.POSITIVE_INFINITY },

@@ -75,7 +75,7 @@ it("no number in a query, a path or a body makes a server fail", async () => {
     readonly bytes?: boolean;
   }[] = [];
   for (const [route, operation] of Object.entries(OPERATIONS) as [RouteName, (typeof OPERATIONS)[RouteName]][]) {
-    // They wait for what they are asked for, or end the session that the others need.
+    // They wait for something, or end the session that the others need.
     if (route === "closeSession" || route === "drainWorker") continue;
     const path = pathOf(route, params, "stdout.log");
     const isBytes = operation.bodyType !== undefined;

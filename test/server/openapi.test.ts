@@ -67,7 +67,7 @@ describe("the page for people", () => {
     expect(headers.get("content-security-policy")).toMatch(/^default-src 'none'; style-src 'sha256-/);
   });
 
-  it("lets a browser ask for the token, on these two pages only", async () => {
+  it("accepts the token by Basic authentication, on these two pages only", async () => {
     const basic = { authorization: `Basic ${Buffer.from(`anybody:${server.admin}`).toString("base64")}` };
     for (const path of ["/docs", "/openapi.json"]) {
       const refused = await server.call("GET", path, { token: null });

@@ -95,7 +95,7 @@ it("600 sessions with as many kinds as they may have slow down no claim of anoth
   expect(stdout.length).toBeLessThan(PAGE_BYTES);
 }, 300_000);
 
-it("a job with 545 attempts with long failures and logs is told by every route within bounds", async () => {
+it("every route returns a job with 545 attempts, long failures and logs within bounds", async () => {
   const server = await served();
   const { json, call } = server;
   const retry = { maxAttempts: 545, backoff: { type: "none" }, onUnknown: "retry" };

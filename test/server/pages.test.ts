@@ -1,4 +1,4 @@
-/** Replies that may be very long come in pages, and what one token can have open is bounded. */
+/** Replies that may be very long are paged, and the open calls of one token are limited. */
 import { beforeAll, describe, expect, it } from "vitest";
 import { Perdure } from "../../src/client/index.ts";
 import { startServer, type TestServer } from "./kit.ts";
@@ -10,7 +10,7 @@ beforeAll(async () => {
   return () => server.close();
 });
 
-/** A job that failed so many times, each with a message and a log. */
+/** A job with this many failures, each with a message and a log. */
 async function failing(times: number): Promise<string> {
   const retry = { maxAttempts: times, backoff: { type: "none" }, onUnknown: "retry" };
   const { body } = await server.call("POST", "/v1/jobs", { body: { kind: "fails", retry } });
@@ -84,7 +84,7 @@ describe("S32: sessions", () => {
   });
 });
 
-describe("lists that may be very long come in pages, which a client reads on", () => {
+describe("lists that may be very long are paged, and a client reads all pages", () => {
   it("queues, by name", async () => {
     const namespace = "queues";
     const headers = { "perdure-namespace": namespace };

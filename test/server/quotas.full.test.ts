@@ -5,7 +5,7 @@ import { startServer } from "./kit.ts";
 
 const condition = (i: number) => Array.from({ length: 21 }, (_, k) => `attempt == ${i * 21 + k}`).join(" or ");
 
-it("a batch of 10,000 policies holds up nobody for long", async () => {
+it("a batch of 10,000 policies does not delay others for long", async () => {
   const server = await startServer();
   onTestFinished(server.close);
   const jobs = Array.from({ length: 10_000 }, (_, i) => ({ kind: "k", retry: { retryWhen: condition(i) } }));

@@ -48,7 +48,7 @@ describe("S32: lanes", () => {
       },
     });
     expect(batch.body.answers).toMatchObject([{ created: true }, { error: { code: "too_many_requests" } }]);
-    // Nobody else is concerned.
+    // Others are not affected.
     for (const queue of ["a", "b", "c"]) expect((await submit(modest, { kind: "k", queue })).status).toBe(201);
 
     // A server that is started again knows what there is.
@@ -96,7 +96,7 @@ describe("S32: lanes of calls that are refused, or made at the same time", () =>
     }
     await Promise.all(lists.map((queues) => batch(server, ci, queues)));
     expect(await lanesIn(server.store)).toBe(6);
-    // The other token of this name has a share of its own.
+    // The other token of this name has its own share.
     await Promise.all(
       lists.map((queues) =>
         batch(

@@ -41,7 +41,7 @@ export function statusOf(port: number, agent: Agent, { method, path, headers = {
   });
 }
 
-/** Runs `task` on every item, so many at a time. */
+/** Runs `task` on every item, with limited concurrency. */
 export async function inParallel<T>(
   items: readonly T[],
   width: number,

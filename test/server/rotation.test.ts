@@ -1,4 +1,4 @@
-/** Servers whose signing secret is replaced while workers and commands are at work. */
+/** Servers whose signing secret is replaced while workers and commands are running. */
 import { createHmac } from "node:crypto";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { HEADER } from "../../src/contract/wire.ts";

@@ -20,7 +20,7 @@ const head = (method: string, path: string) =>
   `${method} ${path} HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${server.admin}\r\n`;
 const JSON_HEAD = "content-type: application/json\r\n";
 
-/** What this process has worked since, the server in it: others may want the processor too. */
+/** CPU time of this process, which includes the server, so that other processes do not matter. */
 function cpuMs(before: NodeJS.CpuUsage): number {
   const { user, system } = process.cpuUsage(before);
   return (user + system) / 1_000;
@@ -69,7 +69,7 @@ describe("S18: bodies that grow", () => {
     expect(reply).toContain('"code":"body_too_large"');
   });
 
-  it("are refused when they grow over the limit without having told their length", async () => {
+  it("are refused when they exceed the limit without a Content-Length", async () => {
     const chunk = `100000\r\n${" ".repeat(0x100000)}\r\n`;
     const reply = await exchange(server.port, [
       `${head("POST", "/v1/jobs")}${JSON_HEAD}transfer-encoding: chunked\r\n\r\n`,
@@ -115,7 +115,7 @@ describe("S18: bodies that grow", () => {
     expect(cpuMs(before)).toBeLessThan(5_000); // far above what it takes, far below what a bomb would
   });
 
-  it("that are not UTF-8 are refused, not mended", async () => {
+  it("that are not UTF-8 are refused, not repaired", async () => {
     const bytes = Buffer.from([...Buffer.from('{"kind":"'), 0xc3, 0x28, ...Buffer.from('"}')]);
     const headers = { authorization: `Bearer ${server.admin}`, "content-type": "application/json" };
     const response = await fetch(`${server.url}/v1/jobs`, { method: "POST", body: bytes, headers });
@@ -124,7 +124,7 @@ describe("S18: bodies that grow", () => {
 });
 
 describe("bodies", () => {
-  it("say where they are not JSON, and which field is at fault", async () => {
+  it("are reported with the position of the JSON error, or the invalid field", async () => {
     const at = await server.call("POST", "/v1/jobs", { body: '{\n "kind": "k",\n}' });
     expect(at.body).toEqual({
       code: "invalid_request",
@@ -153,7 +153,7 @@ describe("bodies", () => {
     expect(state.body).toMatchObject({ path: "state[0]", message: expect.stringContaining('Did you mean "queued"?') });
   });
 
-  it("are not bent into shape, but queries are read as what they are meant to be", async () => {
+  it("are not coerced, but queries are converted to the types of their schema", async () => {
     expect((await server.call("POST", "/v1/jobs", { body: { kind: "k", priority: "1" } })).status).toBe(400);
     expect((await server.call("POST", "/v1/jobs", { body: { kind: "k", tags: "one" } })).status).toBe(400);
     const query = "?state=queued&limit=5&deadLetter=false&submittedAfter=1.5&kind=a&kind=b";
@@ -163,7 +163,7 @@ describe("bodies", () => {
     }
   });
 
-  it("may be missing or empty where nothing must be in them, and hold nothing that nobody reads", async () => {
+  it("may be missing or empty without required fields, and must not have unknown fields", async () => {
     for (const [path, body] of [
       ["/v1/prune", undefined],
       ["/v1/prune", ""],
@@ -172,7 +172,7 @@ describe("bodies", () => {
     ] as const) {
       expect([path, (await server.call("POST", path, { body })).status]).toEqual([path, 200]);
     }
-    // A type alone is no body.
+    // A type alone is not a body.
     expect((await server.call("POST", "/v1/prune", { headers: { "content-type": "text/plain" } })).status).toBe(200);
     const extra = await server.call("POST", "/v1/prune", { body: { all: true } });
     expect(extra.body).toMatchObject({ code: "invalid_request", path: "all" });
@@ -235,7 +235,7 @@ describe("S28: broken framing", () => {
       "POST /v1/prune HTTP/1.1\r\nhost: localhost\r\ncontent-length: 4\r\ncontent-length: 5\r\n\r\nabcd",
       400,
     ],
-    ["a length that is none", "POST /v1/prune HTTP/1.1\r\nhost: localhost\r\ncontent-length: +4\r\n\r\nabcd", 400],
+    ["an invalid length", "POST /v1/prune HTTP/1.1\r\nhost: localhost\r\ncontent-length: +4\r\n\r\nabcd", 400],
     ["two hosts", "GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\n\r\n", 400],
     ["no host", "GET /healthz HTTP/1.1\r\n\r\n", 400],
     ["a bad chunk", "POST /v1/prune HTTP/1.1\r\nhost: localhost\r\ntransfer-encoding: chunked\r\n\r\nzz\r\n", 400],

@@ -20,7 +20,7 @@ async function start(options: KitOptions = {}) {
 describe("admission", () => {
   const LIMITS = { ...ADMISSION, maxBytes: 100, maxRequests: 3, maxHeld: 2 };
 
-  it("lets so many in, and another when one has left", () => {
+  it("admits up to the limit, and another when one has left", () => {
     const admission = new Admission(LIMITS, () => 0, systemClock);
     const tickets = [1, 2, 3].map(() => admission.enter("caller", 0));
     expect(() => admission.enter("caller", 0)).toThrowError(expect.objectContaining({ code: "overloaded" }));
@@ -33,7 +33,7 @@ describe("admission", () => {
     const admission = new Admission(LIMITS, () => 0, systemClock);
     const large = admission.enter("caller", 500);
     expect(() => admission.enter("caller", 1)).toThrow();
-    large.read(30); // its length had not been told
+    large.read(30); // it had no Content-Length
     admission.enter("caller", 70).leave();
     expect(() => admission.enter("caller", 71)).toThrow();
     large.leave();
@@ -42,7 +42,7 @@ describe("admission", () => {
     expect(() => admission.enter("caller", 1)).toThrow();
   });
 
-  it("keeps a share for workers, one for those who wait, and always lets operators in", () => {
+  it("has a share for workers, one for waiting requests, and always admits operators", () => {
     const admission = new Admission(LIMITS, () => 5_000, systemClock);
     expect(() => admission.enter("caller", 0)).toThrow("event loop delay");
     for (let i = 0; i < 3; i++) admission.enter("worker", 0);
@@ -52,7 +52,7 @@ describe("admission", () => {
     for (let i = 0; i < 50; i++) admission.enter("operator", 1_000);
   });
 
-  it("refuses with 503 and Retry-After while bodies in hand are too many, and recovers", async () => {
+  it("refuses with 503 and Retry-After while there are too many bodies in progress, and recovers", async () => {
     const server = await start({ maxHeldBytes: 1_000, bodyLimit: 1_000_000 });
     const head = `POST /v1/jobs HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer ${server.admin}\r\ncontent-type: application/json\r\n`;
     const slow = connect(server.port, "127.0.0.1");
@@ -71,7 +71,7 @@ describe("admission", () => {
 });
 
 describe("an outage of the store", () => {
-  it("is told as such: 503, try again, and not ready, but alive", async () => {
+  it("is reported as such: 503 with Retry-After, not ready, but alive", async () => {
     const refuse = () => Promise.reject(new PerdureError("store_unavailable", "connect ECONNREFUSED 10.0.0.7:5432"));
     const server = await start({
       wrapStore: (store) =>

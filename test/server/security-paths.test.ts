@@ -1,4 +1,4 @@
-/** Who gets through to what: every route, every way of writing its path, every scope. */
+/** Access control of every route, with every way of writing its path, and every scope. */
 import { Agent } from "node:http";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { ROUTES, type Route, type RouteName } from "../../src/contract/routes.ts";
@@ -143,11 +143,11 @@ describe("S03: what a path is decided on is the route that was matched", () => {
     expect(passed).toEqual([]);
   });
 
-  it("gives a token of little scope no more than 4xx on what is not open to it, however it is written", async () => {
+  it("answers 4xx to a token without the scope, however the path is written", async () => {
     const token = await server.token({ scopes: ["read"] });
     const headers = { authorization: `Bearer ${token}`, ...TRICKS };
     const closed = NAMES.filter((name) => !["read", null].includes(ROUTES[name].scope));
-    // GET on the path of a POST may be another route, which is open: that is not asked here.
+    // GET on the path of a POST may be another, open route, which is not tested here.
     const asks = closed.flatMap((name) =>
       mutations().map((mutate) => ({
         method: ROUTES[name].method,
@@ -163,7 +163,7 @@ describe("S03: what a path is decided on is the route that was matched", () => {
     expect(passed).toEqual([]);
   });
 
-  it("says 404 for an unknown address only to whoever has a token", async () => {
+  it("answers 404 for an unknown address only with a token", async () => {
     for (const path of ["/", "/v2/jobs", "/v1/queues/", "/admin", "/%zz", "/metrics"]) {
       expect([path, (await server.call("GET", path, { token: null })).status]).toEqual([path, 401]);
       const known = await server.call("GET", path);
@@ -182,7 +182,7 @@ describe("S03: what a path is decided on is the route that was matched", () => {
   });
 });
 
-describe("S04: a token may do what its scopes say", () => {
+describe("S04: a token may do what its scopes permit", () => {
   it("on every route, with every scope", async () => {
     const tokens = await Promise.all(
       SCOPES.map(async (scope) => [scope, await server.token({ scopes: [scope] })] as const),
@@ -200,7 +200,7 @@ describe("S04: a token may do what its scopes say", () => {
     expect(wrong).toEqual([]);
   });
 
-  it("gives a token with several scopes all of theirs, and one without any nothing but what is open to all", async () => {
+  it("permits a token with several scopes the calls of all, and one without scopes only open calls", async () => {
     const both = await server.token({ scopes: ["read", "submit"] });
     expect((await server.call("GET", "/v1/queues", { token: both })).status).toBe(200);
     expect((await server.call("GET", "/v1/tokens", { token: both })).status).toBe(403);

@@ -64,7 +64,7 @@ async function openBook() {
 const WISH = { name: "n", scopes: ["read"] as const, namespace: null, expiresInMs: null };
 
 describe("a token", () => {
-  it("has an id that is no secret and 256 bits that are", () => {
+  it("has a public id and a secret of 256 bits", () => {
     const { id, token } = newToken(randomBytes);
     expect(token).toMatch(/^pdr_[0-9a-z]{8}_[A-Za-z0-9_-]{43}$/);
     expect(token.startsWith(`pdr_${id}_`)).toBe(true);
@@ -80,7 +80,7 @@ describe("a token", () => {
     expect(await book.verify(there)).not.toBeNull();
   });
 
-  it("that nobody knows makes the store be asked at once, but only now and then", async () => {
+  it("with an unknown id makes the server read the store, but not too often", async () => {
     const { book, elsewhere, advance, world } = await openBook();
     await advance(300);
     const there = elsewhere();
@@ -108,7 +108,7 @@ describe("a token", () => {
     expect(await book.verify(third.token)).toBeNull();
   });
 
-  it("goes on being known while the store is away, which is told once", async () => {
+  it("stays valid during an outage of the store, which is logged once", async () => {
     const { book, world, logged, advance } = await openBook();
     const { token } = await book.create(WISH);
     world.away = true;
@@ -122,7 +122,7 @@ describe("a token", () => {
     expect(await book.verify(token)).not.toBeNull();
   });
 
-  it("is not what only looks like one", async () => {
+  it("must have the right format", async () => {
     const { book } = await openBook();
     const { token } = await book.create(WISH);
     for (const wrong of [

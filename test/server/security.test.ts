@@ -1,4 +1,4 @@
-/** Rows of the security goals that are about who calls, from where, and what it is told. */
+/** The security goals about the caller, its network, and the information in replies. */
 import { existsSync, readFileSync } from "node:fs";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { ROUTES, type Route } from "../../src/contract/routes.ts";
@@ -22,7 +22,7 @@ const HEADERS = {
 };
 
 describe("S01: nothing without a token", () => {
-  it("says the same to everybody, on every route, byte for byte", async () => {
+  it("returns the same 401 on every route, byte for byte", async () => {
     const bodies = new Set<string>();
     for (const route of Object.values(ROUTES)) {
       const reply = await server.call(route.method, samplePath(route), { token: null });
@@ -35,7 +35,7 @@ describe("S01: nothing without a token", () => {
     ]);
   });
 
-  it("lets probes ask whether it lives and works, and tells them no more than that", async () => {
+  it("answers liveness and readiness probes, and returns nothing else", async () => {
     for (const path of ["/healthz", "/readyz"]) {
       const reply = await server.call("GET", path, { token: null });
       expect([reply.status, reply.text]).toEqual([200, '{"ok":true}']);
@@ -91,7 +91,7 @@ describe("S05: what is another namespace's", () => {
       expect([end, ofTheirs.status]).toEqual([end, 404]);
       expect(ofTheirs.text.replaceAll(submitted.body.id, "ID")).toBe(ofNobody.text.replaceAll(missing, "ID"));
     }
-    // Neither by name nor by depth: the parent of a job that is to be stored is looked at first.
+    // Neither by name nor by depth: the parent of a submitted job is checked first.
     const [ofTheirs, ofNobody] = await Promise.all(
       [submitted.body.id as string, missing].map((parent) =>
         server.call("POST", "/v1/jobs", { token: mine, body: { kind: "k", parent } }),
@@ -145,7 +145,7 @@ describe("S06: guessing tokens", () => {
     expect((await slow.call("GET", "/v1/version", { token: null })).status).toBe(401);
   });
 
-  it("tells nothing by what it answers: an id that exists with another secret is as wrong as any", async () => {
+  it("reveals nothing: an existing id with another secret gets the same answer as any", async () => {
     const near = `${server.admin.slice(0, -1)}${server.admin.endsWith("A") ? "B" : "A"}`;
     const [first, second] = [
       await server.call("GET", "/v1/version", { token: near }),
@@ -285,7 +285,7 @@ describe("S27: log lines", () => {
     const token = await server.token({ name });
     const before = server.logged.length;
     expect((await server.call("GET", "/v1/version", { token })).status).toBe(200);
-    // Others may still be told of: it is the one with this name.
+    // Others may be listed: it is the one with this name.
     const ours = () => server.logged.slice(before).filter((line) => line.includes("forged"));
     await expect.poll(ours).toHaveLength(1);
     const [line = ""] = ours();
@@ -313,7 +313,7 @@ describe("S31: tokens that are over", () => {
 });
 
 describe("S36: errors", () => {
-  it("of the server tell a code and the id of the request, and the log tells the rest", async () => {
+  it("of the server have a code and the request id, and the log has the details", async () => {
     const broken = await startServer({
       wrapStore: (store) =>
         Object.assign(Object.create(store), {

@@ -97,7 +97,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("the worker protocol ov
     await other.report(foreign, DONE);
   });
 
-  it("lets nobody speak for a session without its key", async () => {
+  it("refuses calls of a session without its key", async () => {
     const [one, two] = [await openWorker(server), await openWorker(server)];
     const elsewhere = await openWorker(server, {}, { headers: { [HEADER.namespace]: "elsewhere" } });
     const calls = [
@@ -122,7 +122,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("the worker protocol ov
     expect((await one.call("POST", "/renew", { body: { held: [] } })).body.alive).toBe(true);
   });
 
-  it("gives a session jobs of its own namespace only", async () => {
+  it("returns only jobs of the session's namespace", async () => {
     const id = await submit({ kind: "ours" });
     const headers = { [HEADER.namespace]: "elsewhere" };
     const worker = await openWorker(server, { kinds: ["ours"] }, { headers });
@@ -131,7 +131,7 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("the worker protocol ov
     expect((await own.take()).id).toBe(id);
   });
 
-  it("holds a claim until a job is there, and claims none for a caller that has left", async () => {
+  it("holds a claim until there is a job, and claims none for a client that has disconnected", async () => {
     const [gone, worker] = [
       await openWorker(server, { kinds: ["late"] }),
       await openWorker(server, { kinds: ["late"] }),
@@ -144,13 +144,13 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("the worker protocol ov
     await vi.waitFor(() => expect(claims).toHaveBeenCalledTimes(2), WAIT);
     leaving.abort();
     expect(await left).toBe("AbortError");
-    for (let i = 0; i < 3; i++) await call("GET", "/v1/version"); // by then the server has seen it too
+    for (let i = 0; i < 3; i++) await call("GET", "/v1/version"); // until the server has seen it too
     const id = await submit({ kind: "late" });
     const [job] = (await waiting) as [ClaimedJob];
     expect([job.id, job.attempt]).toEqual([id, 1]);
   });
 
-  it("tells of a cancel at once, and of each once", async () => {
+  it("reports each cancel at once, and once", async () => {
     const id = await submit({ kind: "told" });
     const worker = await openWorker(server, { kinds: ["told"] });
     const job = await worker.take();
@@ -167,14 +167,14 @@ describe.each(inFull<StoreName>(["sqlite", "postgres"]))("the worker protocol ov
     const held = [{ jobId: id, attempt: 1 }];
     expect((await worker.call("POST", "/renew", { body: { held } })).body.cancel).toEqual(cancel);
     expect(await worker.report(job, BROKE)).toMatchObject({ status: "accepted", state: "cancelled" });
-    // One that was asked for while nobody waited.
+    // One that was requested while no call was waiting.
     const later = await submit({ kind: "told" });
     await worker.take();
     await call("POST", `/v1/jobs/${later}/cancel`);
     expect((await notices(20_000)).cancel).toEqual([{ jobId: later, attempt: 1 }]);
   });
 
-  it("drains: a waiting claim and a waiting notice are told, and no more jobs are given", async () => {
+  it("drains: a waiting claim and a waiting notice return, and no more jobs are claimed", async () => {
     const worker = await openWorker(server, { kinds: ["drained"] });
     const claiming = worker.call("POST", "/claims", { body: { limit: 1, waitMs: 20_000 } });
     const noticing = worker.call("POST", "/notices", { body: { waitMs: 20_000 } });

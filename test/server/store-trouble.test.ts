@@ -44,6 +44,6 @@ it("a full store is one line when it begins, one when it is over, and a count, w
     { level: "warn", message: "store.trouble_over", requests: 50 },
   ]);
   expect(server.logged.join("")).not.toContain("    at ");
-  // Each request is still found by its id, by who looks for it.
+  // Each request can still be found by its id.
   expect(server.logged.filter((line) => line.includes('"request failed"'))).toHaveLength(50);
 });

@@ -60,7 +60,7 @@ async function openBench(held: "answer" | "call" = "answer") {
 }
 
 describe("a claim whose reply cannot be delivered", () => {
-  it.each([{ claimId: "c1" }, {}])("is given back at once, and free for the same session (%o)", async (body) => {
+  it.each([{ claimId: "c1" }, {}])("is released at once, also for the same session (%o)", async (body) => {
     const { worker, id, stateOf, leave, go, server } = await openBench();
     await leave(body);
     go.open();
@@ -74,7 +74,7 @@ describe("a claim whose reply cannot be delivered", () => {
     expect((await server.call("GET", `/v1/jobs/${id}/explain`)).text).toContain("the attempt had not started");
   });
 
-  it("is left to a repeat that has got it meanwhile", async () => {
+  it("is kept by a repeated claim that has got it meanwhile", async () => {
     const { worker, id, stateOf, leave, go, logged } = await openBench();
     await leave({ claimId: "c1" });
     const [again] = await worker.claim({ claimId: "c1" });
@@ -86,7 +86,7 @@ describe("a claim whose reply cannot be delivered", () => {
     expect(await stateOf()).toMatchObject({ state: "succeeded", attempt: 1 });
   });
 
-  it("is left to a repeat that was answered before it", async () => {
+  it("is kept by a repeated claim that was answered before", async () => {
     const { worker, id, stateOf, leave, go, logged } = await openBench("call");
     await leave({ claimId: "c1" });
     const [first] = await worker.claim({ claimId: "c1" });
@@ -98,7 +98,7 @@ describe("a claim whose reply cannot be delivered", () => {
     expect(await stateOf()).toMatchObject({ state: "succeeded", attempt: 1 });
   });
 
-  it("is left to the last word on it, after which it claims nothing more", async () => {
+  it("is kept by the last claim with its id, after which the id gets nothing more", async () => {
     const { worker, id, leave, go, logged, server } = await openBench();
     await leave({ claimId: "c1" });
     expect(await worker.claim({ claimId: "c1", last: true })).toMatchObject([{ id, attempt: 1 }]);
