@@ -65,7 +65,9 @@ describe("a verdict", () => {
     expect(job).toMatchObject({ state: "failed", reason: "rejected", attempt: 1 });
     expect(last.failure).toMatchObject({ kind: "result", class: "logical", exitCode: 0 });
     expect(last.failure?.message).toContain(`exit code 0, but its result.json cannot be used: ${why}`);
-    expect((await bench.perdure.explain(job.id)).text).toContain("its result.json is not valid, and a retry would not change that");
+    expect((await bench.perdure.explain(job.id)).text).toContain(
+      "its result.json is not valid, and a retry would not change that",
+    );
     const bad = await bench.sh(`${script}; exit 6`, {}, { retry });
     expect(bad.job).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3 });
     expect(bad.last.failure).toMatchObject({ kind: "exit", exitCode: 6 });
