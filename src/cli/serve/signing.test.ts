@@ -22,7 +22,7 @@ async function bench() {
     ...systemClock,
     now: () => systemClock.now() + time.skipped,
     monotonic: () => systemClock.monotonic() + time.skipped,
-    after: () => () => {}, // `look` is called by hand
+    after: () => () => {}, // `poll` is called by hand
   };
   const logged: string[] = [];
   onTestFinished(async () => {
@@ -110,13 +110,13 @@ describe("the signing secret of a server", () => {
     const b = await start("b");
     const before = a.keys.sign("x");
     rotate("a", { afterMs: 60_000 });
-    await a.look();
+    await a.poll();
     expect(a.keys.check("x", before)).toBe("current");
     copy("a", "b");
-    await b.look();
+    await b.poll();
     time.skipped = 60_000;
     for (const one of [a, b]) {
-      await one.look();
+      await one.poll();
       expect(one.keys.check("x", before)).toBe("former");
       expect(one.keys.check("x", a.keys.sign("x"))).toBe("current");
       expect(one.keys.missing).toBeNull();
@@ -134,21 +134,21 @@ describe("the signing secret of a server", () => {
     copy("a", "b");
     const b = await start("b");
     rotate("a");
-    await a.look();
-    await b.look();
+    await a.poll();
+    await b.poll();
     expect(b.keys.missing).toBe(a.keys.current.print);
     expect(() => b.keys.check("x", a.keys.sign("x"))).toThrow(expect.objectContaining({ code: "signing_key_missing" }));
     expect(a.keys.check("x", b.keys.sign("x"))).toBe("former");
-    await b.look();
+    await b.poll();
     expect(logged.filter((line) => line.startsWith("other servers sign"))).toHaveLength(1);
     copy("a", "b");
-    await b.look();
+    await b.poll();
     expect([b.keys.missing, b.keys.check("x", a.keys.sign("x"))]).toEqual([null, "current"]);
   });
 
   it("is let go early when no session is left that was opened before", async () => {
     const { store, start, rotate, time, clock } = await bench();
-    const { keys, look } = await start("a").then((one) => ({ keys: one.keys, look: () => one.look() }));
+    const { keys, poll } = await start("a").then((one) => ({ keys: one.keys, poll: () => one.poll() }));
     const before = keys.sign("x");
     const session = {
       ...{ id: "ses_1", namespace: "default", name: "w", host: "h", pid: 1, process: null, kinds: ["k"], queues: null },
@@ -157,11 +157,11 @@ describe("the signing secret of a server", () => {
     await store.sessions.open(session as never, clock.now());
     rotate("a");
     time.skipped = 60_000;
-    await look();
+    await poll();
     expect(keys.check("x", before)).toBe("former");
     await store.sessions.close("ses_1", clock.now());
     time.skipped += 60_000;
-    await look();
+    await poll();
     expect(keys.check("x", before)).toBeNull();
   });
 
@@ -198,21 +198,21 @@ describe("the signing secret of a server", () => {
 });
 
 describe("the file of signing secrets", () => {
-  it("is refused where others can read it, and while it is bad those known go on", async () => {
+  it("is refused where others can read it, and while it is bad the loaded ones stay in use", async () => {
     const { start, file, logged } = await bench();
     const one = await start("a");
     const kept = readFileSync(file("a"));
     chmodSync(file("a"), 0o644);
     await expect(start("a")).rejects.toThrow(/can be read by others \(mode 0644\).*chmod 600.*rotate-secret/);
     writeFileSync(file("a"), "");
-    await one.look();
+    await one.poll();
     expect(one.keys.check("x", one.keys.sign("x"))).toBe("current");
-    await one.look();
+    await one.poll();
     expect(logged.filter((line) => line.startsWith("cannot read the signing secrets"))).toHaveLength(1);
     expect(one.keys.fault).toMatch(/a-secret can be read by others/); // for `doctor`: its next start fails
     writeFileSync(file("a"), kept);
     chmodSync(file("a"), 0o600);
-    await one.look();
+    await one.poll();
     expect(one.keys.fault).toBeNull();
   });
 

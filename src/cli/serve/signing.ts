@@ -1,6 +1,6 @@
-/** With what a server signs: secrets from PERDURE_SECRET or from the file `secret`, checked against the fingerprint in the
- *  store, so that all servers of a database have the same. The file is read again when it changes. What it does not do: bring
- *  a file from one server to another; that is the operator's business, as the database is to know nothing that can sign. */
+/** The signing secrets of a server, from PERDURE_SECRET or the file `secret`, checked against the fingerprint in the store, so
+ *  that all servers of a database have the same. The file is reloaded when it changes. Copying the file from one server to
+ *  another is up to the operator: the database must not contain anything that can sign. */
 import { rmSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { EngineRecord } from "../../core/job/event.ts";
@@ -19,11 +19,11 @@ export const SETTING = "signing_key";
 export function secretReplaced(at: number, by: string): EngineRecord {
   return { at, name: "secret.replaced", data: { v: 1, by } };
 }
-/** Longer than all but a few commands run. Sessions move to the new secret by themselves, within seconds. */
+/** Longer than all but a few commands run. Sessions move to the new secret within seconds. */
 export const GRACE_MS = 86_400_000;
-/** How soon a changed file, or a new fingerprint, is seen. */
-const LOOK_MS = 2_000;
-/** How often it is asked whether anything signed with a former secret is left. */
+/** How often the file and the fingerprint are checked for changes. */
+const POLL_MS = 2_000;
+/** How often the open sessions are checked for former secrets. */
 const RETIRE_MS = 30_000;
 /** Clocks of servers differ by less: within this time after a change one may still sign with the former secret. */
 const SKEW_MS = 10_000;
@@ -34,7 +34,7 @@ export interface SigningParts {
   readonly log: ServerLog;
   /** The full path of the file. */
   readonly file: string;
-  /** Of the environment: the first signs, and what is in the file is accepted only. */
+  /** From the environment: the first one signs; those in the file are only accepted. */
   readonly given: readonly string[];
   /** The database, for messages. */
   readonly shown: string;
@@ -54,7 +54,7 @@ export class Signing {
   readonly #parts: SigningParts;
   #seen: string;
   #announced: string;
-  #lookedForFormerAt: number;
+  #retireCheckedAt: number;
   #cancel = () => {};
   #closed = false;
 
@@ -63,7 +63,7 @@ export class Signing {
     this.keys = keys;
     this.#seen = seen;
     this.#announced = keys.current.print;
-    this.#lookedForFormerAt = parts.clock.monotonic();
+    this.#retireCheckedAt = parts.clock.monotonic();
   }
 
   /** Throws where the servers of this store have another secret. */
@@ -75,7 +75,7 @@ export class Signing {
     const current = keys.current.print;
     const print = await store.settings.setIfAbsent(SETTING, current);
     if (!keys.has(print)) {
-      if (isNew) rmSync(file, { force: true }); // another server was faster, and this one of ours is worth nothing
+      if (isNew) rmSync(file, { force: true }); // another server was faster, and this one is of no use
       throw refusal(parts, isNew);
     }
     if (print !== current) await store.settings.replace(SETTING, print, current, secretReplaced(clock.now(), "server"));
@@ -92,14 +92,14 @@ export class Signing {
 
   #later(): void {
     const again = () =>
-      void this.look()
-        .catch(() => {}) // the store is away: others tell of that
+      void this.poll()
+        .catch(() => {}) // the store is unreachable, which is logged elsewhere
         .then(() => this.#closed || this.#later());
-    this.#cancel = this.#parts.clock.after(LOOK_MS, again, { background: true });
+    this.#cancel = this.#parts.clock.after(POLL_MS, again, { background: true });
   }
 
-  /** What it does every two seconds. */
-  async look(): Promise<void> {
+  /** Runs every two seconds. */
+  async poll(): Promise<void> {
     this.#readAgain();
     await this.#announce();
     await this.#compare();
@@ -115,18 +115,19 @@ export class Signing {
     }
     try {
       this.keys.replace(secretsOf(this.#parts));
-      log("info", "read the signing secrets again", { file, signsWith: this.keys.current.id });
+      log("info", "signing secrets reloaded", { file, signsWith: this.keys.current.id });
       this.#seen = stamp;
       this.keys.fault = null;
     } catch (error) {
       const cause = (error as Error).message;
-      const message = "cannot read the signing secrets; those known go on";
+      const message = "cannot read the signing secrets; keeping the loaded ones";
       if (this.keys.fault === null) log("error", message, { file, error: cause });
       this.keys.fault = `${file}: ${cause}`;
     }
   }
 
-  /** Another key signs here than before: others are to know. Done once for each: servers that disagree must not take turns. */
+  /** Another key signs here than before, which other servers must know. Once for each key: servers that disagree must not
+   *  overwrite each other in turns. */
   async #announce(): Promise<void> {
     const { store, clock, log } = this.#parts;
     const { print, id } = this.keys.current;
@@ -136,7 +137,7 @@ export class Signing {
       await store.settings.replace(SETTING, before, print, secretReplaced(clock.now(), "server"));
     }
     this.#announced = print;
-    log("info", "signs with a new secret", { signsWith: id });
+    log("info", "signing with a new secret", { signsWith: id });
   }
 
   async #compare(): Promise<void> {
@@ -144,35 +145,32 @@ export class Signing {
     const print = await store.settings.setIfAbsent(SETTING, this.keys.current.print);
     const missing = this.keys.has(print) ? null : print;
     if (missing !== null && this.keys.missing === null) {
-      log(
-        "error",
-        "other servers sign with a secret that this one does not have: copy their file; not ready until then",
-        {
-          file,
-        },
-      );
+      log("error", "other servers sign with a secret that is missing here: copy their file; not ready until then", {
+        file,
+      });
     }
-    if (missing === null && this.keys.missing !== null) log("info", "has the signing secret in use", { file });
+    if (missing === null && this.keys.missing !== null)
+      log("info", "the missing signing secret was added; ready", { file });
     this.keys.missing = missing;
   }
 
-  /** A former secret is worth nothing to anybody but a thief once the sessions that were opened with it have ended. */
+  /** A former secret is of use only to a thief once the sessions that were opened with it have ended. */
   async #retire(): Promise<void> {
     const { store, clock, log } = this.#parts;
     const { retiring, current } = this.keys;
     if (retiring.length === 0 || current.signsFrom === null) return;
-    if (clock.monotonic() - this.#lookedForFormerAt < RETIRE_MS) return;
-    this.#lookedForFormerAt = clock.monotonic();
+    if (clock.monotonic() - this.#retireCheckedAt < RETIRE_MS) return;
+    this.#retireCheckedAt = clock.monotonic();
     const since = current.signsFrom + SKEW_MS;
     if (clock.now() < since || (await store.sessions.listOpen()).some(({ startedAt }) => startedAt < since)) return;
     for (const id of retiring) this.keys.retire(id);
-    log("info", "former signing secrets are not accepted any more: no session is left that was opened with them", {
+    log("info", "former signing secrets retired: no session was opened with them", {
       secrets: retiring,
     });
   }
 }
 
-/** Changes with the file; "" where there is none. */
+/** Changes with the file; "" without a file. */
 function stampOf(file: string): string {
   const stat = statSync(file, { throwIfNoEntry: false });
   return stat === undefined ? "" : `${stat.ino} ${stat.mtimeMs} ${stat.ctimeMs} ${stat.size}`;
@@ -183,27 +181,27 @@ function secretsOf({ given, file }: SigningParts): Secret[] {
   return [...given.map((text) => ({ text, signsFrom: null, until: null })), ...ofFile];
 }
 
-/** Makes the file where it is needed: for a new store, and for a secret that an earlier version kept in the database. True if
- *  there was none. */
+/** Creates the file if needed: for a new store, and for a secret that an earlier version kept in the database. True if it did
+ *  not exist. */
 async function ensureFile({ store, clock, file, given, log, shown }: SigningParts): Promise<boolean> {
   const former = await store.settings.formerSecret();
   const found = readSecretFile(file);
   if (former === null) {
     if (found !== null || given.length > 0) return false;
-    // Its servers have one: this is for `refusal` to say, and not a reason to make another.
+    // Its servers have one already: an error, and no reason to create another.
     if ((await store.settings.get(SETTING)) !== null) throw refusal({ file, given, shown }, true);
     const isMade = writeSecretFile(file, [{ text: newSecret(), signsFrom: null, until: null }], { replace: false });
-    if (isMade) log("info", "made a signing secret; all servers of this database need a copy of the file", { file });
+    if (isMade) log("info", "created a signing secret; all servers of this database need a copy of the file", { file });
     return isMade;
   }
   if (found?.some(({ text }) => text === former)) return false;
   const now = clock.now();
-  // Copies of the database hold it too, so it is replaced at once: it signs nothing from here on.
+  // Copies of the database contain it too, so it is replaced at once and signs nothing from now on.
   const kept: Secret = { text: former, signsFrom: null, until: now + GRACE_MS, isUnnamed: true };
   const isFirst = found === null && given.length === 0;
   const secrets = isFirst ? rotated([kept], { now, signsFrom: now, graceMs: GRACE_MS }) : [...(found ?? []), kept];
   if (!writeSecretFile(file, secrets, { replace: found !== null })) return false;
-  log("info", "moved the signing secret out of the database, and replaced it", { file, acceptedFor: "24h" });
+  log("info", "moved the signing secret from the database to the file, and replaced it", { file, acceptedFor: "24h" });
   return found === null;
 }
 

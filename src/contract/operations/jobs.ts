@@ -58,7 +58,7 @@ export const JOB_OPERATIONS = {
       waitMs: Type.Optional(Wait),
     }),
     reply: closed({
-      ended: Type.Array(JobId, { description: "Ended in this chapter, or already in a later one." }),
+      ended: Type.Array(JobId, { description: "Ended in this `chapter`, or already in a later one." }),
       missing: Type.Array(JobId, { description: "Does not exist, or was pruned." }),
     }),
     jobToken: true,
