@@ -21,7 +21,7 @@ const manifest = (name: string, spec: object) => ({
 });
 const entryOf = (name: string, spec: object) =>
   agentTask.read(manifest(name, spec), readContext()).jobs[0] as ReadEntry;
-/** An agent that says what its prompt tells it to say. */
+/** An agent that reports what its prompt sets. */
 const AGENT = {
   command: [
     ...["sh", "-c"],

@@ -1,5 +1,5 @@
-/** AgentTask retry semantics: its document told as tests, through the real engine on both stores. Where the document and
- *  what we do differ, the test says which note it follows. */
+/** The AgentTask document on retry semantics as tests, with the real engine on both stores. Where Perdure differs from
+ *  the document, the test names the note. */
 import { describe, expect, it } from "vitest";
 import { classify } from "../../src/core/decision/classify.ts";
 import { failure } from "../../src/core/decision/failure.ts";

@@ -1,4 +1,4 @@
-/** The stage itself: that it plays what it says, at the instants it says, on both stores. */
+/** Tests of the test stage: it plays what it is set to, at the set times, on both stores. */
 import { describe, expect, it } from "vitest";
 import { VIRTUAL_START } from "../../src/testing/virtual-clock.ts";
 import { openStage, STORES } from "./kit.ts";

@@ -1,9 +1,8 @@
-/** A stage for the tests that read like the sources' documents: the real engine on a real store, with virtual time, and a
- *  worker that does what the test says. Nothing runs by itself: time passes when the test lets it, and the reaper looks as
- *  often as it would.
+/** A stage for tests that follow the sources' documents: the real engine on a real store, with virtual time, and a worker that
+ *  the test controls. Nothing happens by itself: the test advances time, and the reaper runs at its normal interval.
  *
- *  Each job that is submitted here without a queue has one of its own, so that a claim gives the job that is meant and no
- *  other. What it does not do: run commands. How they end is said by the test, and told by the words that a worker uses. */
+ *  Each job submitted here without a queue gets its own queue, so that a claim returns exactly that job. Commands are not run:
+ *  the test sets how they end, in the form that a worker reports. */
 import { randomBytes, randomFillSync } from "node:crypto";
 import type { constants } from "node:os";
 import { onTestFinished } from "vitest";
@@ -40,17 +39,17 @@ export type Play =
   | "lost"
   /** Its process is known to have ended: lost at once. */
   | "gone"
-  /** It runs for as long as the job's timeout allows, unless `tookMs` says otherwise. */
+  /** It runs as long as the job's timeout allows, unless `tookMs` is set. */
   | "timeout"
   | "oom"
-  /** Its worker hands it back at its own end. */
+  /** Its worker returns it at shutdown. */
   | "interrupted"
   /** The result, exactly as the executor would report it. */
   | { readonly ok: unknown }
   | { readonly exit: number; readonly stderr?: string }
   | { readonly error: string; readonly name?: string; readonly code?: string; readonly status?: number }
   | { readonly signal: string; readonly stderr?: string }
-  /** `result.json` says failed, with this reason. */
+  /** `result.json` reports failed, with this reason. */
   | { readonly logical: string }
   /** The jobs that it waits for. */
   | { readonly waiting: readonly string[] };
@@ -65,7 +64,7 @@ export interface RunOptions {
 export interface Started {
   readonly attempt: number;
   readonly session: string;
-  /** As a worker does while it runs; the answer says what has become of the attempt. */
+  /** Renews like a worker; returns what happened to the attempt. */
   renew(usage?: Usage): ReturnType<Engine["renew"]>;
   end(play: Play, options?: Pick<RunOptions, "tookMs" | "usage">): Promise<JobInfo>;
 }
@@ -81,7 +80,7 @@ export interface Stage {
   run(id: string, play: Play, options?: RunOptions): Promise<JobInfo>;
   /** Claims it without an end. Its lease is renewed while time passes. */
   start(id: string, options?: Pick<RunOptions, "worker">): Promise<Started>;
-  /** Whether a worker that asks at this instant gets something from its queue. */
+  /** Whether a worker gets something from its queue now. */
   isGiven(id: string): Promise<boolean>;
   job(id: string): Promise<JobInfo>;
   parts(id: string): Promise<ViewParts>;
@@ -89,7 +88,7 @@ export interface Stage {
   view(dialect: Dialect, id: string): Promise<any>;
   /** Another engine on the same store, of which nothing runs by itself either. */
   rival(options?: Pick<EngineOptions, "observer">): Engine;
-  /** Lets time pass; the reaper looks whenever something could have run out. */
+  /** Advances time; the reaper runs whenever something could expire. */
   advance(ms: number): Promise<void>;
 }
 
@@ -100,7 +99,7 @@ export interface StageOptions {
   readonly random?: () => number;
 }
 
-/** What a reader is given where a test says nothing. */
+/** The default context of a reader. */
 export function readContext(context: Partial<ReadContext> = {}): ReadContext {
   return {
     settings: DIALECT_DEFAULTS,
@@ -149,7 +148,7 @@ async function storeOf(name: StoreName, clock: VirtualClock, random: () => numbe
     const store = await openStore({ url: ":memory:", clock, random, newSecret });
     return { store, close: () => store.close() };
   }
-  // Its own waits are real. A claim looks at whole lanes only once a second: here each look is long after the last.
+  // Its own waits are real. A claim scans whole lanes only once a second: here each scan is long after the last.
   let ahead = 0;
   const patient = {
     ...systemClock,
@@ -219,7 +218,7 @@ class RealStage implements Stage {
   async start(id: string, { worker = "worker-1" }: Pick<RunOptions, "worker"> = {}): Promise<Started> {
     const session = await this.#sessionFor(await this.#due(id), worker);
     const claim = async () => (await this.engine.claim(session, { limit: 1 })).jobs[0];
-    // A claim passes over a row that somebody looks at this moment: what wakes a parent, and the sweep, may do so both.
+    // A claim skips a row that is locked at this moment, by the change signal of a parent or by the sweep.
     let claimed = await claim();
     for (let tries = 1; claimed === undefined && tries < 20; tries++) {
       await this.engine.sweepChildren();
@@ -267,7 +266,7 @@ class RealStage implements Stage {
       return this.#after(jobId);
     }
     if (play === "lost") {
-      // Whatever it had used was told by its last renewal.
+      // Its usage was reported by its last renewal.
       await this.engine.renew(session, [{ jobId, attempt, ...(usage === undefined ? {} : { usage }) }]);
       const over = this.clock.now() + this.engine.leaseMs + 1;
       while ((await this.job(jobId)).attempt === attempt && (await this.job(jobId)).state === "running") {
@@ -388,7 +387,7 @@ function outcomeOf(play: Exclude<Play, "lost" | "gone">, job: JobInfo): Reported
   };
 }
 
-/** As a worker tells it. */
+/** As reported by a worker. */
 function commandEnd(end: Partial<Parameters<typeof endOf>[0]>, stderr: string): ReportedOutcome {
   const ended = {
     ...({

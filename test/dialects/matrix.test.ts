@@ -1,5 +1,5 @@
-/** docs/internals/dialects.md is a table of promises, and a table nobody checks goes stale. Here: every file it names is there, every
- *  test it names is one, and every rule it names is explained. Not whether a test shows what its row says. */
+/** Checks the table of promises in docs/internals/dialects.md: every file and every test it names exists, and every
+ *  rule it names is explained. Not whether a test shows what its row claims. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -47,7 +47,7 @@ function pathsIn(text: string): string[] {
   return [...text.matchAll(/`([^`\s]+(?:\.(?:ts|mjs)|\/))`/g)].map(([, path = ""]) => path);
 }
 
-/** A full path, or one below a folder that goes without saying. */
+/** A full path, or one below the default folder. */
 function fileOf(path: string, folder: string): string {
   return /^(src|test|examples|docs)\//.test(path) ? path : folder + path;
 }

@@ -1,4 +1,4 @@
-/** What happens to a job and NoETL's document has no words for: told in its timeline and its queue all the same. */
+/** Events of a job that NoETL's document does not have, in its timeline and its queue. */
 import { describe, expect, it } from "vitest";
 import { readYaml } from "../../src/cli/yaml/read.ts";
 import type { JobEvent } from "../../src/core/job/event.ts";

@@ -1,4 +1,4 @@
-/** A view is of one instant, also of a job that goes on while it is read. */
+/** A view shows one state, even of a job that changes while it is read. */
 import { describe, expect, it } from "vitest";
 import { flusterDialect } from "../../src/dialects/fluster/dialect.ts";
 import { EVENT_VIEW_NAMES, JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";

@@ -1,4 +1,4 @@
-/** Who may come in by OPAL's door: whoever has a token, and without one only who is on this machine, where it is wanted. */
+/** Access to OPAL's routes: with a token, and without one only from this machine, if that is enabled. */
 import { request } from "node:http";
 import { describe, expect, it } from "vitest";
 import { opalRoutes } from "../../src/dialects/opal/server/routes.ts";
@@ -100,7 +100,7 @@ describe("opal.anonymous", () => {
     expect(await status({ origin: "https://evil.example" })).toBe(403);
     expect(await status({ "sec-fetch-site": "cross-site" })).toBe(403);
     expect(await status({ host: "evil.example" })).toBe(421);
-    // A proxy on this machine speaks for somebody else.
+    // A proxy on this machine forwards for others.
     for (const name of ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"]) {
       expect([name, await status({ [name]: "203.0.113.9" })]).toEqual([name, 401]);
     }

@@ -1,4 +1,4 @@
-/** A server in this process with OPAL's door, and if wanted a worker beside it that runs the example's engine. */
+/** A server in this process with OPAL's routes, and optionally a worker that runs the example's engine. */
 import { onTestFinished } from "vitest";
 import { exec } from "../../src/core/input/builtin.ts";
 import { opalRoutes } from "../../src/dialects/opal/server/routes.ts";

@@ -1,4 +1,4 @@
-/** Servers and a pool of workers, each a process of its own as a user starts it, spoken to by OPAL's door alone. */
+/** Servers and a pool of workers, each a separate process as a user starts it, used only through OPAL's routes. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -72,7 +72,7 @@ export class Pool extends OpalApi {
     rmSync(this.#directory, { recursive: true, force: true });
   }
 
-  /** What was logged of a job's reclaims, once there are so many lines; then whatever else has come. */
+  /** The log lines of a job's reclaims, once there are that many; then any others. */
   async reclaims(id: string, count: number): Promise<Logged[]> {
     const lines = () => this.logged.filter(({ event }) => event?.includes(` Reclaiming job ${id} `));
     await this.waitFor(`${count} lines on reclaims`, async () => (lines().length >= count ? true : null));

@@ -1,4 +1,4 @@
-/** One warning line per reclaim, for jobs of OPAL's door. */
+/** One warning line per reclaim of an OPAL job. */
 import { expect, it, onTestFinished } from "vitest";
 import type { JobEvent } from "../../src/core/job/event.ts";
 import { resolvePolicy } from "../../src/core/policy/resolve-policy.ts";

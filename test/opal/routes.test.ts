@@ -1,4 +1,4 @@
-/** OPAL's door over real HTTP: the shapes that its clients know, and what is refused. */
+/** OPAL's routes over real HTTP: the formats that its clients use, and refusals. */
 import { describe, expect, it } from "vitest";
 import type { ReadEntry } from "../../src/dialects/dialect.ts";
 import { opal } from "../../src/dialects/opal/dialect.ts";
