@@ -35,7 +35,7 @@ describe.skipIf(!IS_ROOT)("perdure up as root (changing the user requires root)"
     // A directory that the job names is entered as that user too.
     chmodSync(join(home, "here.txt"), 0o600);
     const closed = await client.submit("exec", { ...sh("cat here.txt"), cwd: join(home, "data") });
-    await expect(closed.result()).rejects.toThrow(/may not enter .*\/data; .*--run-as/);
+    await expect(closed.result()).rejects.toThrow(/cannot enter .*\/data; .*--run-as/);
     expect(await server.proc.stop()).toBe(0);
     expect(existsSync(join(home, "work", job.id))).toBe(false);
   });

@@ -1,5 +1,5 @@
-/** Sends requests to a server and looks at every answer: none may crash it, hang, or be a 5xx that means a fault of ours; a
- *  success must look as the document says, an error must have the one shape of errors. */
+/** Sends requests to a server and checks every reply: none may crash it, hang, or be a 5xx that means a fault of ours; a
+ *  success must match the OpenAPI document, an error must have the format of errors. */
 import { Agent, request as httpRequest } from "node:http";
 import * as Check from "typebox/schema";
 import { ERROR_CODES } from "../../src/core/errors.ts";
@@ -31,7 +31,7 @@ interface Answer {
   readonly text: string;
 }
 
-/** Longer than any wait that a request may ask for. */
+/** Longer than any wait that a request may have. */
 const HANG_MS = 60_000;
 const MAX_FAULTS = 20;
 
@@ -88,13 +88,13 @@ function problemWith({ status, type, text }: Answer, operation: Operation, reque
     const isError = typeof code === "string" && code in ERROR_CODES && typeof message === "string";
     return isError && (path === null || typeof path === "string") && Object.keys(more).length === 0
       ? null
-      : "is no error reply";
+      : "is not an error reply";
   }
   if (request.method !== operation.method) return null; // another operation of this address
   const schema = operation.replies.get(status) ?? operation.replies.get(201);
   if (status === 204) return text === "" ? null : "has a body";
   if (schema == null || !isJson) return null;
-  return Check.Check(schema as never, JSON.parse(text)) ? null : "is not as the document says";
+  return Check.Check(schema as never, JSON.parse(text)) ? null : "does not match the document";
 }
 
 /** Ids, keys and tokens by the names that requests have for them. */

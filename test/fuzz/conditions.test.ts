@@ -85,9 +85,9 @@ it(`${COUNT} conditions are refused or have a plain value, after a bounded numbe
     most = Math.max(most, touched());
   }
   console.log(`seed ${SEED}: ${JSON.stringify(tally)}, at most ${most} touches of a variable`);
-  // A hundred nodes, each of which looks at a handful of fields, twice: once for each evaluation above.
+  // A hundred nodes, each of which reads a handful of fields, twice: once for each evaluation above.
   expect(most).toBeLessThan(10_000);
-  // It is not only the door that was tried.
+  // Not only the parser was tested.
   expect(Math.min(tally.refused, tally.valued)).toBeGreaterThan(COUNT / 10);
   expect(Math.min(tally.held, tally.errors)).toBeGreaterThan(COUNT / 200);
   expect(Object.getOwnPropertyNames(globalThis).length).toBe(globals);
@@ -98,7 +98,7 @@ const HOSTILE_RESULT = `{"__proto__": {"polluted": 1}, "constructor": {"prototyp
   "a": 1, "list": [1, "a", null], "state": "PENDING", "deep": ${"[".repeat(60)}${"]".repeat(60)}}`;
 
 it.runIf(IS_FULL)(
-  "an engine settles jobs under such conditions, also those that no door would let in",
+  "an engine settles jobs with such conditions, even those that validation would refuse",
   {
     timeout: 120_000,
   },
@@ -118,7 +118,7 @@ it.runIf(IS_FULL)(
         expect(error, where).toBeInstanceOf(ConfigError);
         isAllowed = false;
       }
-      // Past the door: as a store would have it that another version wrote.
+      // Without validation: as stored by another version.
       const id = await bench.submit("k", { policy: { ...presets.noetl, [field]: source } });
       const [claimed] = (await bench.engine.claim(session, { limit: 1 })).jobs;
       const { attempt, token } = claimed as NonNullable<typeof claimed>;

@@ -29,7 +29,7 @@ const SOURCES = [
 ];
 const settings = { ...DIALECT_DEFAULTS, opal: { ...DIALECT_DEFAULTS.opal, engine: ["engine"] } };
 
-/** What nobody means. */
+/** Meaningless values. */
 const NASTY: readonly unknown[] = [
   ...[
     null,
@@ -101,7 +101,7 @@ it(`${COUNT} mangled files are refused with a place, or accepted and storable`, 
     counts.accepted += 1;
     for (const answer of await library.submitMany(jobs.map(({ entry }) => entry))) {
       if (!answer.ok) {
-        // Only what depends on other jobs is left to be refused.
+        // Only what depends on other jobs can still be refused.
         expect(["key_conflict", "parent_ended"], `${answer.error.message}\n${why}`).toContain(answer.error.code);
         continue;
       }

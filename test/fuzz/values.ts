@@ -1,4 +1,4 @@
-/** Values made from a JSON schema: mostly what it asks for, sometimes nearly, sometimes nothing like it. */
+/** Values generated from a JSON schema: mostly valid, sometimes nearly, sometimes not at all. */
 import type { Dice } from "../dice.ts";
 
 export type Schema = Readonly<Record<string, unknown>>;
@@ -89,7 +89,7 @@ export class Values {
     return dice.times(length, () => dice.pick([..."abcdefghijk-_ 0123456789é"] as [string, ...string[]])).join("");
   }
 
-  /** Few as a rule: very many tell nothing new, and making them takes longer than answering them. */
+  /** Few as a rule: very many find nothing new, and generating them takes longer than answering them. */
   #length({ minItems, maxItems }: Schema): number {
     const many = this.#dice.chance(0.01) ? 300 : 4;
     return this.#dice.chance(0.02)
