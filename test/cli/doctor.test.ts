@@ -67,7 +67,7 @@ describe.each(KINDS)("on %s", (kind) => {
     expect(stdout).toMatch(/^ok {6}letters +no dead letters$/m);
     if (kind === "data") {
       expect(stdout).toMatch(/^ok {6}store +.* has schema \d+$/m);
-      expect(stdout).toMatch(/^ok {6}store +SQLite finds the file sound$/m);
+      expect(stdout).toMatch(/^ok {6}store +the SQLite file is intact$/m);
       expect(stdout).toMatch(/^(ok|warning) +disk +.* free, /m);
     } else {
       expect(stdout).toMatch(/^ok {6}server +http:\S+ answers$/m);
