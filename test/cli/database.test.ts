@@ -79,7 +79,7 @@ it("is what every command works on, named by PERDURE_DB", async () => {
     [["redrive", ids.redriven], new RegExp(ids.redriven)],
     [["resubmit", ids.failed], /^job_/m],
     [["discard", ids.discarded], new RegExp(ids.discarded)],
-    [["usage", ids.failed, "--tokens-in", "1"], /is over/, 1],
+    [["usage", ids.failed, "--tokens-in", "1"], /is not running/, 1],
     [["queues"], /^images /m],
     [["workers", "--all"], /./],
     [["drain", "ses_none"], /worker "ses_none" does not exist/, 1],

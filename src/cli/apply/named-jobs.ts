@@ -1,6 +1,6 @@
 /** Jobs of documents that have names: a document that is applied again is the job that exists, unless it differs from it. Nothing is ever updated. The submit decides who is first, by the key; only those that exist already are compared
- *  after it. By the command of a job they are compared before it as well: its submit starts a child that has failed anew, which
- *  must not be done for a document that differs. */
+ *  after it. By the command of a job they are compared before it as well: its submit runs a failed child again, which
+ *  must not happen for a document that differs. */
 
 import type { JobHandle, SubmitManyAnswer } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";

@@ -1,5 +1,5 @@
-/** Files of any kind, read into jobs: all of them, or none. A mistake is told with file, line and column; what a document
- *  says and Perdure cannot do comes back as notes. */
+/** Files of any kind, read into jobs: all of them, or none. A mistake has its file, line and column; what a document
+ *  asks for and Perdure does not support is returned as notes. */
 import { ConfigError } from "../../core/errors.ts";
 import { riskyNote, riskyVariables } from "../../core/input/exec-env.ts";
 import type { Dialect, DialectName, ReadEntry } from "../../dialects/dialect.ts";
@@ -93,7 +93,7 @@ function riskyNotes(yaml: YamlText, jobs: readonly ReadJob[]): string[] {
   });
 }
 
-/** As it would be refused at the door, but with a place. */
+/** The same check as at submit, but with the place in the file. */
 function refuseTooMuch(input: unknown): void {
   if (!isOver(JSON.stringify(input) ?? "", LIMITS.payloadBytes)) return;
   const allowed = `at most ${LIMITS.payloadBytes} bytes as JSON, files in base64 included`;

@@ -1,5 +1,4 @@
-/** The file of settings: which one it is, and what it says. A key that nobody reads is a mistake, told with its place and the
- *  key that was meant. */
+/** The settings file: finding and reading it. An unknown key is an error with its place and the nearest known key. */
 import { resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
@@ -11,7 +10,7 @@ import { BadValue, valueFromFile } from "./read-value.ts";
 import type { SettingValue } from "./setting.ts";
 import { KEYS, type SettingKey, settingOf } from "./settings.ts";
 
-/** Looked for in the working directory, in this order. */
+/** Searched in the working directory, in this order. */
 const NAMES = ["perdure.yaml", "perdure.yml", "perdure.json"];
 
 export interface FileValue {

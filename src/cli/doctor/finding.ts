@@ -39,7 +39,7 @@ export async function findingsOf(checks: readonly DoctorCheck[]): Promise<Findin
   return found.flat();
 }
 
-/** An error of ours speaks for itself; of a bug its kind is told, too. */
+/** The message; for a bug with a prefix that says so. */
 export function errorText(error: unknown): string {
   const words = error instanceof Error ? error.message : String(error);
   return exitCodeOf(error) === EXIT.bug ? `the check itself failed: ${words}` : words;

@@ -1,5 +1,4 @@
-/** Work that does not go on: nobody to run it, queues that stand still, workers that went silent. Of long queues the oldest
- *  jobs are looked at, and those say enough. */
+/** Jobs that are stuck: no worker for them, paused queues, silent workers. Of a long queue only the oldest jobs are read. */
 
 import type { Perdure } from "../../core/api.ts";
 import { showMs } from "../../core/duration.ts";

@@ -22,10 +22,10 @@ export class Printer {
     this.#look = { columns: io.columns, colour: wantsColour(io) };
     // For as long as the process lives: a write may fail after the command has ended.
     io.stdout.on("error", (error: Error) => this.#failed(error));
-    io.stderr.on("error", () => {}); // there is nobody else to tell
+    io.stderr.on("error", () => {}); // nowhere else to report it
   }
 
-  /** Aborted when nobody reads stdout any more (`| head`): what would only print may stop. */
+  /** Aborted when the reader of stdout has closed it (`| head`): printing may stop. */
   get gone(): AbortSignal {
     return this.#gone.signal;
   }

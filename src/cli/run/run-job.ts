@@ -22,7 +22,7 @@ import { type RunRequest, submitOrResume } from "./submit-or-resume.ts";
 import { reportIfWaiting } from "./why-waiting.ts";
 
 export const DEFAULT_QUEUE = "default";
-/** Nobody can resume a job without a key: what a killed process left behind does not wait forever. */
+/** A job without a key cannot be resumed: what a killed process left behind expires. */
 const ABANDONED_AFTER = "1h";
 
 type ShowOutput = (chunk: OutputChunk) => Promise<void> | undefined;
@@ -94,8 +94,8 @@ function onServer({ given }: CommandContext, target: ServerTarget): RunPlace {
   };
 }
 
-/** Until the job has ended (null), or until this process is asked to stop: then the job was cancelled, or left. `ended`:
- *  attempts that ended before. */
+/** Until the job has ended (null), or until this process must stop: then the job was cancelled, or left. `ended`: attempts that
+ *  ended before. */
 async function follow(
   run: RunContext,
   place: RunPlace,
@@ -144,7 +144,7 @@ async function follow(
   }
 }
 
-/** It may have ended this very moment. */
+/** The job may have ended in the meantime. */
 function unlessEnded(error: unknown): void {
   if (!(error instanceof PerdureError) || error.code !== "wrong_state") throw error;
 }

@@ -1,6 +1,6 @@
-/** As whom commands run. What others submit runs with the rights of a user, and the user of a server can read its database and its
- *  admin token. A server or worker of root therefore runs commands as somebody else, unless it is told otherwise: as the user
- *  `perdure` where there is one, else as `nobody`. Where that cannot be, it is said, with what to do about it. */
+/** The user that commands run as. Commands that others submit have the rights of that user, and the user of a server can read
+ *  its database and its admin token. A server or worker of root therefore runs commands as another user by default: `perdure`
+ *  if it exists, else `nobody`. If that is not possible, a note says what to do. */
 import { dirname, resolve } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
 import { defaultDir } from "../../worker/connect-worker.ts";
@@ -48,7 +48,7 @@ function runningAs(user: RunUser): RunAs {
   return { user, note: `run as ${user.name} (uid ${user.uid}), who cannot read the token` };
 }
 
-/** For a worker of our own: as it was decided here. */
+/** The value of --run-as for the workers of `perdure up`. */
 export function runAsArgument({ user }: RunAs): string {
   return user === null ? SELF : `${user.uid}:${user.gid}`;
 }

@@ -1,4 +1,4 @@
-/** A server of this process: store, engine, tokens and HTTP, opened in this order and closed in the other. */
+/** A server in this process: store, engine, tokens and HTTP, opened in this order and closed in reverse. */
 
 import { randomBytes } from "node:crypto";
 import { dirname, resolve } from "node:path";
@@ -23,14 +23,14 @@ import { givenSecrets, Signing, secretFileOf } from "./signing.ts";
 
 export interface RunningServer {
   readonly url: string;
-  /** For who is on this machine. */
+  /** The address for processes on this machine. */
   readonly localUrl: string;
   readonly dir: string;
   /** The database, without a password. */
   readonly store: string;
   readonly tokens: OwnTokens;
   readonly engine: OpenedEngine["engine"];
-  /** Takes no more, answers what it has, and lets go of everything. */
+  /** Accepts no more requests, answers those in progress, and closes everything. */
   stop(graceMs: number): Promise<void>;
 }
 

@@ -5,8 +5,8 @@ import type { ServerLog } from "../../server/log.ts";
 import type { Config } from "../config/config.ts";
 import { CHILD_LAST_MS } from "../stop-signals.ts";
 
-// The worker processes of `perdure up`. Each is a `perdure worker` on our own server, with a pipe from us: when that
-// breaks, however we ended, it stops too. One that dies is started again, later and later while it goes on dying.
+// Each is a `perdure worker` of this server, with a pipe from this process: when the pipe breaks, however this process ended,
+// the worker stops too. One that exits is restarted, with growing pauses.
 
 interface WorkerProcessesOptions {
   readonly count: number;
@@ -21,10 +21,10 @@ interface WorkerProcessesOptions {
 }
 
 const DRAINED = "exit code 0";
-/** Of its options or its modules: told by itself, and no better the next time. */
+/** A mistake in its options or modules, which it logs itself; a restart would not help. */
 const MISTAKE = "exit code 2";
 const MAX_PAUSE_MS = 30_000;
-/** Who lives this long has found its feet. */
+/** A worker that runs this long resets the pause. */
 const STEADY_MS = 10_000;
 
 export class WorkerProcesses {
@@ -52,7 +52,7 @@ export class WorkerProcesses {
     });
   }
 
-  /** Asks them to finish; after the grace time, and a little for good-byes, there are none. */
+  /** Requests a graceful stop; kills what is left some time after the grace time. */
   async stop(graceMs: number): Promise<void> {
     const { clock } = this.#options;
     this.#stopping.abort();
