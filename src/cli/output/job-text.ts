@@ -48,7 +48,7 @@ export function failureLine({ state, failure }: JobInfo): string {
   return oneLine(failureText({ message: oneLine(message, MAX_FAILURE / 2), line }), MAX_FAILURE);
 }
 
-/** A reader settles nothing, so it says what the next engine will find: a run without a live worker. */
+/** A reader settles nothing, so it shows what the next engine will find: an attempt without a live worker. */
 function isSilent({ worker }: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): boolean {
   const session = worker === null ? undefined : workers.get(worker);
   return session !== undefined && (session.endedAt !== null || session.leaseEndsAt < now);
@@ -64,7 +64,7 @@ export async function bySession(perdure: Pick<Perdure, "workers">): Promise<Read
   return known;
 }
 
-/** Nobody reads more of a command in a list. */
+/** Longer commands are cut in lists. */
 const LONG = 500;
 
 /** The command of a job of kind `exec`; empty for others, whose inputs are their own business. */
@@ -106,7 +106,7 @@ export function shortIds(jobs: readonly Pick<JobInfo, "id">[]): readonly string[
 
 type WorkerState = "alive" | "silent" | "draining" | "ended";
 
-/** Silent: its lease is over, and nobody has heard of it since. */
+/** Silent: its lease has expired without a renewal. */
 export function workerState({ endedAt, leaseEndsAt, drainingAt }: SessionRow, now: number): WorkerState {
   if (endedAt !== null) return "ended";
   if (leaseEndsAt < now) return "silent";

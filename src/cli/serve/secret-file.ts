@@ -1,5 +1,5 @@
-/** The file `secret` in a data directory: with what its servers sign. One secret a line, the newest first, with the time from
- *  which it signs and the time until which it is accepted; people may write it too, with a bare secret in it. Whoever can read
+/** The file `secret` in a data directory: the signing secrets of its servers. One secret per line, the newest first, with the time
+ *  from which it signs and the time until which it is accepted; an operator may also write it, with only a secret in it. Whoever can read
  *  it can act as any worker and any running command, so a file that others may read is refused. */
 import { randomBytes } from "node:crypto";
 import { closeSync, fstatSync } from "node:fs";

@@ -114,7 +114,7 @@ export function checkedOptions(given: Arguments, fields: object): NonNullable<Cl
   return checked(given, { kind: "any", ...fields }).options ?? {};
 }
 
-/** The directory of an attempt goes with it, and the next attempt has another: a child is not to depend on it. */
+/** The directory of an attempt is deleted with it, and the next attempt has another: a child must not depend on it. */
 function isInAttempt({ env, cwd }: CommandContext["io"]): boolean {
   const { PERDURE_OUTPUT_DIR: dir } = env;
   return dir !== undefined && (cwd === dir || cwd.startsWith(`${dir}/`));
@@ -129,7 +129,7 @@ function checked(given: Arguments, fields: object): CliJobEntry {
   }
 }
 
-/** A mistake names the field; who typed it knows the option. */
+/** Replaces the field that an error names by the option that sets it. */
 function inTermsOfOptions({ path, message }: ConfigError, given: Arguments): string {
   const at = path ?? "";
   const [top = ""] = /^\w+/.exec(at) ?? [];

@@ -8,8 +8,6 @@ import { systemClock } from "../../lib/system-clock.ts";
 import { DATA_DIRECTORY, flushFolderSync, keepFromGit } from "../../store/open.ts";
 import { CliError, EXIT, usageError, valueError } from "../exit.ts";
 
-// The data directory: where it is, and whether it holds data.
-
 /** The file of the database in a data directory. */
 export const DATABASE = "perdure.db";
 
@@ -40,15 +38,15 @@ export function noData({ given, path }: DataDir): CliError {
   return new CliError(EXIT.failed, `no Perdure data in ${given}; ${advice}`);
 }
 
-/** What to do with a file where a directory is wanted; null if it is none. A program may have its database anywhere; a
- *  directory of data has it under one name. */
+/** What to do if a file was passed instead of a directory; null if it is not a file. A program may have its database anywhere;
+ *  a data directory has it under one name. */
 function fileAdvice({ given, path }: Pick<DataDir, "given" | "path">): string | null {
   if (!isFile(path)) return null;
   if (basename(path) === DATABASE) return `pass its directory, --data ${dirname(given)}`;
   return `--data must be a directory with a ${DATABASE}; pass a database file with --db ${given}`;
 }
 
-/** What cannot even be looked at is somebody else's mistake to tell. */
+/** False if it cannot be read: that error is reported elsewhere. */
 function isFile(path: string): boolean {
   try {
     return statSync(path).isFile();
@@ -57,7 +55,7 @@ function isFile(path: string): boolean {
   }
 }
 
-/** An empty file is what is left of a start that was cut short. */
+/** An empty file is left behind by an interrupted start. */
 export function holdsData({ given, file }: DataDir): boolean {
   try {
     return statSync(file).size > 0;
@@ -75,8 +73,7 @@ export const stillClock: Clock = {
   after: (ms, call, options) => (options?.background ? () => {} : systemClock.after(ms, call, options)),
 };
 
-// Makes the data directory. Before anything is opened: what is wrong with a directory should be said of the
-// directory.
+// Creates the data directory, before anything is opened, so that an error names the directory.
 
 export function makeDataDirectory(dir: DataDir): DataDir {
   const made: string[] = [];

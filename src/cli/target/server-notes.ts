@@ -43,8 +43,8 @@ export class ServerClaim {
     this.#write();
   }
 
-  /** Throws if another server is at work on this data. The lock is the kernel's and goes with the process; the file beside
-   *  it only tells. */
+  /** Throws if another server is running on this data. The kernel releases the lock when the process exits; the file beside it
+   *  is only information. */
   static async take(dir: string): Promise<ServerClaim> {
     const path = join(dir, SERVER_FILE);
     const release = await holdLock(join(dir, "server.lock"));

@@ -30,7 +30,7 @@ export const YAML_LIMITS = {
   lexemes: 500_000,
 } as const;
 
-/** Caught by who reads the text, and told with line and column. `offset` counts from 0. */
+/** The reader of the text reports it with line and column. `offset` counts from 0. */
 export class YamlFault extends Error {
   readonly offset: number;
 
@@ -41,7 +41,7 @@ export class YamlFault extends Error {
 }
 
 /** YAML allows none of them in its text; as escapes in double quotes all are allowed. */
-// biome-ignore lint/suspicious/noControlCharactersInRegex: it is them that are looked for.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: these are searched for.
 const CONTROLS = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/;
 
 /** The stream's document and the value that is being read are on the parser's stack too. */
