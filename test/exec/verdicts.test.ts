@@ -184,7 +184,9 @@ describe("usage", () => {
       expect(await logWith(text)).toContain("not all usage in usage.json is counted: ");
     }
     const { last } = await bench.sh(says('{"status":"completed","usage":{"cost_usd":"3"}}'));
-    expect(last.log).toContain("not all usage in result.json is counted: cost_usd: must be a number of at least 0; got");
+    expect(last.log).toContain(
+      "not all usage in result.json is counted: cost_usd: must be a number of at least 0; got",
+    );
     for (const text of ['{"tokens_in":1.5}', '{"cost_usd":1e308}']) expect(await logWith(text)).toBe("");
     expect(bench.logged.filter((line) => line.startsWith("error"))).toEqual([]);
   });
