@@ -1,5 +1,5 @@
-/** AgentTasks by their names, as kubectl's users expect it: found by them, applied twice, refused when they differ; and what is
- *  made from them with another role. */
+/** AgentTasks by name, as users of kubectl expect: found by name, applied twice, refused when the manifest differs; and
+ *  jobs resubmitted from them with another role. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -36,7 +36,7 @@ async function applied({ ask, dir }: Where, text: string, ...argv: string[]) {
 
 const jobsOf = async ({ library }: Where): Promise<readonly JobInfo[]> => (await library.jobs()).jobs;
 
-/** On a line of its own, without the notes and who warns of missing workers. */
+/** The lines of stderr without notes and without warnings about missing workers. */
 const differencesIn = (stderr: string) => /and differs: (.*)\. It is not stored: (.*)\n/.exec(stderr)?.slice(1) ?? [];
 
 describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
@@ -47,7 +47,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     const found = async (name: string) => (await where.askJson<{ id: string }>("get", name)).id;
     expect([await found("my-task"), await found("default/my-task")]).toEqual([ids[0], ids[0]]);
     expect(await found("research/my-task")).toBe(others[0]);
-    // Jobs that are made from it have its name, and do not hide it.
+    // Jobs resubmitted from it have the same name, but do not hide it.
     const again = await where.askJson<{ id: string }>("resubmit", "my-task");
     expect(again).toMatchObject({ resubmitOf: ids[0] });
     expect(await found("my-task")).toBe(ids[0]);
@@ -58,7 +58,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     const where = await openWhere(kind);
     const { ids } = await applied(where, `${ROLES}---\n${task()}`);
     const [id] = ids as [string];
-    // Comments, white space and the order of fields are no difference.
+    // Comments, white space and the order of fields do not count as differences.
     const other =
       `# the same\nkind: AgentTask\nspec:\n  env: [{ name: A, value: '1' }, { name: TOKEN, value: s3cret }]\n` +
       `  command: ["agent"]\n  prompt: 'Do it.'\n\n  role: reader\nmetadata:\n  name: my-task\n${HEAD}---\n${ROLES}`;
@@ -67,22 +67,22 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
       expect(again).toMatchObject({ code: 0, ids: [id] });
       expect(again.stderr).toContain(`${id} already exists, unchanged: AgentTask my-task is queued\n`);
     }
-    // What Perdure itself shows of it, too.
+    // Perdure's own view of it can be applied as well.
     const { stdout } = await where.ask("get", "my-task", "-o", "agent-task");
     expect(await applied(where, stdout, "-f", rolesIn(where))).toMatchObject({ code: 0, ids: [id] });
-    // However it has ended, and whatever a redrive has changed since.
+    // This holds however the job ended, and whatever a redrive has changed since.
     await where.library.cancel(id);
     const ended = await applied(where, `${ROLES}---\n${task()}`);
     expect(ended.stderr).toContain("is cancelled; to start it again use `perdure redrive my-task`");
     await where.library.redrive(id, { retry: 9, timeout: "5m" });
     expect(await applied(where, `${ROLES}---\n${task()}`)).toMatchObject({ code: 0, ids: [id] });
     expect(await jobsOf(where)).toHaveLength(1);
-    // A key that is given takes the place of the name.
+    // --key replaces the name.
     expect((await applied(where, task(), "--key", "mine")).ids).not.toEqual([id]);
     expect((await jobsOf(where)).map(({ key }) => key)).toEqual(["mine", "agent-task:default/my-task"]);
   });
 
-  it("a changed one is refused with what differs", async () => {
+  it("a changed manifest is refused; the message lists the differences", async () => {
     const where = await openWhere(kind);
     const { ids } = await applied(where, `${ROLES}---\n${task()}`);
     const table: readonly (readonly [string, string, string])[] = [
@@ -123,10 +123,10 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
       if (differences.endsWith("; ")) expect(what).toContain(differences);
       else expect(what).toBe(differences);
       expect(hint).toContain(instead);
-      // An id is random and may have these letters.
+      // An id is random and may contain these letters.
       expect(said.stderr.replaceAll(/job_\w+/g, "job_ID")).not.toMatch(/s3cret|n3w|b3/);
     }
-    // What its role or a setting gives is a change as well, and so is what the agent reads of its role.
+    // A changed value from a role or a setting counts as a difference, and so does what the agent reads of its role.
     const changes = [
       [
         ROLES.replace("maxCostUsd: 2", "maxCostUsd: 3"),
@@ -138,7 +138,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     for (const [roles, wanted] of changes) {
       expect(differencesIn((await applied(where, `${roles}---\n${task()}`)).stderr)[0]).toContain(wanted);
     }
-    // Of an address, neither user nor password.
+    // The user and password of an address are not printed.
     const address = (user: string) => task(`  model: { endpoint: "https://${user}@h/v1" }\n`, { name: "m" });
     await applied(where, address("joe:s3cret"));
     expect(differencesIn((await applied(where, address("joe:n3w"))).stderr)[0]).toBe(
@@ -147,10 +147,10 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     const gone = differencesIn((await applied(where, task("", { name: "m" }))).stderr)[0];
     expect(gone).toBe('spec.model.endpoint: "https://***@h/v1" -> none');
     await where.library.cancel((await where.askJson<{ id: string }>("get", "m")).id);
-    // The others of the files are stored.
+    // The other tasks of the files are stored.
     const both = await applied(where, `${ROLES}---\n${task("  tier: tribune\n")}---\n${task("", { name: "other" })}`);
     expect([both.code, both.ids.length, (await jobsOf(where)).length]).toEqual([1, 1, 3]);
-    // A name that comes twice is one job.
+    // A name that occurs twice is one job.
     const twice = await applied(where, `${task("", { name: "t" })}---\n${task("  tier: tribune\n", { name: "t" })}`);
     expect([twice.code, twice.ids.length]).toEqual([1, 1]);
     const sameName = `${task("", { name: "u" })}---\n${task("  tier: tribune\n", { name: "u" })}`;
@@ -161,7 +161,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     );
   });
 
-  it("is one job of applies at the same time, and of children one among those of their parent", async () => {
+  it("concurrent applies create one job; a child's name is unique among the children of its parent", async () => {
     const where = await openWhere(kind);
     writeFileSync(join(where.dir, "task.yaml"), task());
     const all = await Promise.all(Array.from({ length: 6 }, () => where.ask("apply", "-f", "task.yaml")));
@@ -178,7 +178,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(await jobsOf(where)).toHaveLength(2);
   });
 
-  it("`apply --dry-run` shows attempts, backoff and budget, and that it exists already", async () => {
+  it("`apply --dry-run` shows attempts, backoff and budget, and that the job already exists", async () => {
     const where = await openWhere(kind);
     const retry = "  retry: { maxAttempts: 9, backoffSeconds: 30 }\n";
     const dry = async (text: string, ...argv: string[]) => {
@@ -204,7 +204,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     });
   });
 
-  it("`resubmit --role`: its defaults take the place of those of the role before, what the task gave stays", async () => {
+  it("`resubmit --role`: the new role's defaults replace those of the previous role; values set by the task stay", async () => {
     const where = await openWhere(kind);
     const { ask, askJson, library } = where;
     await applied(where, `${ROLES}---\n${task("  retry: { backoffSeconds: 7 }\n")}`);
@@ -223,12 +223,12 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     const { env, files } = job.payload as { env: object; files: Record<string, string> };
     expect(Object.keys(env)).not.toContain("AGENT_MAX_COST_USD");
     expect(Buffer.from(files["role.json"] ?? "", "base64").toString()).toContain('"maxAttempts":5');
-    // What is changed beside it counts as given: the next role leaves it.
+    // A value changed by an option of the same command counts as set by the task: the next role keeps it.
     const third = await again(job.id, "--role", "reader", "--model", "haiku", "--max-attempts", "8");
     expect(third).toMatchObject({ timeoutMs: 60_000, policy: { maxAttempts: 8, budget: { costUsd: 2 } } });
     const fourth = await again(third.id, "--role", "writer");
     expect(fourth).toMatchObject({ policy: { maxAttempts: 8 }, payload: { env: { AGENT_MODEL: "haiku" } } });
-    // A person sees what changed.
+    // The text output lists the changes.
     const { stderr } = await ask("resubmit", "my-task", "--role", "writer", "-f", rolesIn(where));
     expect(stderr).toMatch(/^changed: spec\.role: "reader" -> "writer"; spec\.tier: /);
     const count = (await jobsOf(where)).length;
@@ -249,7 +249,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(await jobsOf(where)).toHaveLength(count + 1);
   });
 
-  it("`resubmit --role` of a job without a record of its values: they count as its own, and are compared as they are", async () => {
+  it("`resubmit --role` of a job without a record of its task's values: all of its values count as set by the task", async () => {
     const where = await openWhere(kind);
     const { ids } = await applied(where, task("  retry: { maxAttempts: 2 }\n  timeout: 1d\n"));
     const { payload, policy, annotations } = await (await where.library.job(ids[0] as string)).get();
@@ -267,7 +267,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(again.stderr).not.toContain("stored by an earlier version");
   });
 
-  it("is shown by its name, without what is kept for Perdure itself", async () => {
+  it("is shown by its name, without Perdure's internal annotations", async () => {
     const where = await openWhere(kind);
     const { ask, askJson, library } = where;
     const parent = (await library.submit("exec", { argv: ["agent"] }, { name: "boss", annotations: { mine: "yes" } }))
@@ -295,7 +295,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(await askJson("get", grand, "-o", "agent-task")).toMatchObject({ metadata: { name: "grand" } });
   });
 
-  it("resubmitted jobs name their origin, and are found by it", async () => {
+  it("resubmitted jobs name the job they came from, and are found by it", async () => {
     const where = await openWhere(kind);
     const { ask, askJson, library } = where;
     const { ids } = await applied(where, task("", { more: ", labels: { team: red }" }));
@@ -318,7 +318,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
     expect(JSON.parse(stdout)).toMatchObject({
       metadata: { labels: { team: "red" }, annotations: { "resubmit-of": id } },
     });
-    // Applied under another name it is a task of its own.
+    // Applied under another name it is a separate task.
     const renamed = await applied(where, stdout.replace('"my-task"', '"renamed"'));
     expect(renamed).toMatchObject({
       code: 0,
@@ -336,7 +336,7 @@ function rolesIn({ dir }: Where): string {
   return file;
 }
 
-it("an AgentTask is a new job where the one before was deleted", async () => {
+it("an AgentTask whose job was deleted is submitted as a new job", async () => {
   const where = await openWhere("data");
   const { ids } = await applied(where, task());
   await where.library.cancel(ids[0] as string);
@@ -348,7 +348,7 @@ it("an AgentTask is a new job where the one before was deleted", async () => {
   expect(again.ids).not.toEqual(ids);
 });
 
-describe("a manifest without a name of its own", () => {
+describe("a manifest without a valid name", () => {
   it.each([
     ["{ generateName: t- }", /task\.yaml:3:\d+: metadata\.generateName: generateName is not supported; .*--key/],
     [

@@ -1,4 +1,4 @@
-/** AgentTasks at the command line: `apply`, and `describe` and `resubmit` on data of this machine and through a server. */
+/** AgentTasks on the command line: `apply`, `describe` and `resubmit`, on a local data directory and through a server. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -41,7 +41,7 @@ async function submitted(library: Perdure, more: object = {}): Promise<string> {
 const IN_THEIRS = ["-o", "agent-task"];
 
 describe.each(KINDS)("describe on %s", (kind) => {
-  it("shows attempts with their reasons, and events, in the terms of AgentTask if asked", async () => {
+  it("shows attempts with their reasons, and events, in the terms of AgentTask if requested", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const flaky = task("flaky", { retry: QUICK }, (_input: undefined, ctx) => {
       if (ctx.attempt < 3) throw new Error(`connection reset ${HOSTILE}`);
@@ -70,7 +70,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
     ]);
   });
 
-  it("shows every job in our own terms, an AgentTask too", async () => {
+  it("shows every job in Perdure's own terms, also an AgentTask", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const id = await submitted(library, { retry: { maxAttempts: 2, backoff: { type: "none" } } });
     const worker = await library.work([exec], { queues: ["agents"] });
@@ -92,7 +92,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
     expect(await ask("describe", id, "-o", "fluster")).toMatchObject({ code: 2, stdout: "" });
   });
 
-  it("shows programs the job, its attempts, children and events, and people all that they ask for", async () => {
+  it("prints the job, its attempts, children and events as JSON, and all requested jobs as text", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const plain = task("plain", { retry: QUICK }, (_input: undefined, ctx) => {
       if (ctx.attempt === 1) throw new Error("connection reset");
@@ -142,7 +142,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
     expect((await ask("describe", child.id)).stdout).toMatch(new RegExp(`^Parent +${id}$`, "m"));
   });
 
-  it("knows only jobs that are there", async () => {
+  it("reports a job that does not exist", async () => {
     const { ask } = await openWhere(kind);
     expect(await ask("describe", UNKNOWN)).toMatchObject({ code: 1, stdout: "" });
     expect(await ask("describe")).toMatchObject({ code: 2, stderr: expect.stringContaining("which job?") });
@@ -168,7 +168,7 @@ describe("apply", () => {
     expect((await library.jobs()).jobs).toEqual([]);
   });
 
-  it("tells what cannot be done, and reads what its own view prints to the same job", async () => {
+  it("notes fields it does not support, and reads its own view back to the same job", async () => {
     const { ask, library, dir } = await openWhere("data");
     writeFileSync(join(dir, "task.yaml"), `${HEAD}  image: agent:1\n  tier: legionary\n`);
     const said = await ask("apply", "-f", "task.yaml");
@@ -179,13 +179,13 @@ describe("apply", () => {
     const again = (await ask("apply", "-f", "again.yaml", "--key", "again")).stdout.trim();
     const [a, b] = await Promise.all([id, again].map(async (each) => (await library.job(each)).get()));
     const { "agent-task/values": values, ...annotations } = a?.annotations ?? {};
-    expect(values).toBeTypeOf("string"); // in the view all of them are the task's own
+    expect(values).toBeTypeOf("string"); // the view shows all of them as values of the task
     expect(b).toMatchObject({ payload: a?.payload, policy: a?.policy, annotations });
   });
 });
 
 describe.each(KINDS)("get -o yaml for every view, on %s", (kind) => {
-  /** Text that a careless YAML would change. */
+  /** Text that a careless YAML writer would change. */
   const PROMPT = "  Plan it: yes\n\n\t- no: 0123 # 1e3\n \nünï\u200b\r\n";
   const manifest = {
     ...{ apiVersion: "core.hortator.ai/v1alpha1", kind: "AgentTask" },
@@ -193,7 +193,7 @@ describe.each(KINDS)("get -o yaml for every view, on %s", (kind) => {
     spec: { prompt: PROMPT, command: ["sh", "-c", "exit 7", "", " -"], env: { A: "~", B: "1e3" }, tier: "legionary" },
   };
 
-  it("prints what -o VIEW prints, as YAML; without a view that of the system the job came from", async () => {
+  it("prints what -o VIEW prints, as YAML; the default is the view of the system the job came from", async () => {
     const { ask, askJson, library, dir } = await openWhere(kind);
     writeFileSync(join(dir, "task.yaml"), JSON.stringify(manifest));
     const id = (await ask("apply", "-f", "task.yaml")).stdout.trim();
@@ -231,14 +231,14 @@ describe.each(KINDS)("get -o yaml for every view, on %s", (kind) => {
     const [a, b] = await Promise.all([id, another.stdout.trim()].map(async (each) => (await library.job(each)).get()));
     expect(b?.id).not.toBe(a?.id);
     const { payload, policy, tags, ...rest } = a as NonNullable<typeof a>;
-    // What is printed gives all values itself, also those that came from a tier.
+    // The view contains all values, also those that came from a tier.
     const { "agent-task/values": _, ...annotations } = rest.annotations;
     expect(b).toMatchObject({ payload, policy, annotations, tags });
   });
 });
 
 describe.each(KINDS)("resubmit on %s", (kind) => {
-  it("submits a job like another, with another prompt, model and command", async () => {
+  it("submits a copy of a job with another prompt, model and command", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const id = await submitted(library);
     const before = await (await library.job(id)).get();
@@ -255,7 +255,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(shown.spec).toMatchObject({ prompt: "Try harder.", model: "haiku", command: ["sh", "-c", "exit 0"] });
   });
 
-  it("changes timeout, queue, runs, policy and variables, and leaves the rest", async () => {
+  it("changes timeout, queue, attempts, policy and variables, and nothing else", async () => {
     const { askJson, library } = await openWhere(kind);
     const retry = { ...QUICK, budget: { tokens: 100, costUsd: 1 } };
     const id = await submitted(library, { retry });
@@ -267,7 +267,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     const larger = await again("--retry", '{"budget":{"costUsd":5}}', "--timeout", "2m", "--queue", "slow");
     expect(larger).toMatchObject({ queue: "slow", timeoutMs: 120_000, payload: before.payload });
     expect(larger.policy).toEqual({ ...before.policy, budget: { tokens: 100, costUsd: 5 } });
-    // The agent, which reads it there, is told of the budget that holds.
+    // The agent reads its budget there: it is the budget in force.
     expect(larger.payload).toMatchObject({ env: { AGENT_MAX_COST_USD: "5", AGENT_MAX_TOKENS: "100" } });
     const longer = await again("--max-attempts", "9", "--env", "LEVEL=debug");
     expect(longer.policy).toEqual({ ...before.policy, maxAttempts: 9 });
@@ -277,7 +277,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect((await again("--retry", "7")).policy).toEqual({ ...before.policy, maxAttempts: 7 });
   });
 
-  it("keeps the parent, until that has ended", async () => {
+  it("keeps the parent while that has not ended", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const parent = await submitted(library);
     const child = await submitted(library, { parent });
@@ -289,7 +289,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(await (await library.job(second.stdout.trim())).get()).toMatchObject({ parentId: null });
   });
 
-  it("finds the job of a key", async () => {
+  it("returns the existing job for a key", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const id = await submitted(library);
     const first = await askJson("resubmit", id, "--key", "k");
@@ -299,7 +299,7 @@ describe.each(KINDS)("resubmit on %s", (kind) => {
     expect(second.stderr).toContain("already exists for key");
   });
 
-  it("refuses what cannot be: exit code 2, nothing stored", async () => {
+  it("refuses invalid options: exit code 2, nothing stored", async () => {
     const { ask, library } = await openWhere(kind);
     const hopeless = task("hopeless", {}, () => {
       throw new NonRetryableError("no");

@@ -1,4 +1,4 @@
-/** `perdure apply`, `perdure convert` and the views, for files of every kind, on data of this machine and through a server. */
+/** `perdure apply`, `perdure convert` and the views, for every kind of file, on a local data directory and through a server. */
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { Readable } from "node:stream";
@@ -16,7 +16,7 @@ import { perdure } from "./kit.ts";
 import { KINDS, newDir, openWhere } from "./targets.ts";
 
 const EXAMPLES = resolve(import.meta.dirname, "../../examples");
-/** A file of each kind that is there to be run, and what it is given. */
+/** An example file of each kind, and the options it is applied with. */
 const FILES = {
   opal: ["opal/job.yaml"],
   fluster: ["fluster/flaky-job.yaml"],
@@ -38,7 +38,7 @@ function fileOf([name, ...more]: readonly string[]): string[] {
 }
 
 describe.each(KINDS)("apply --key to %s", (kind) => {
-  it("finds the job again, and is of one job that has no key of its own", async () => {
+  it("finds the job again; it requires a file with one job that has no key", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const parent = await library.submit("parent");
     const argv = [...fileOf(FILES["agent-task"]), "--key", "part-1"];
@@ -58,7 +58,7 @@ describe.each(KINDS)("apply --key to %s", (kind) => {
 });
 
 describe.each(KINDS)("apply to %s", (kind) => {
-  it("takes a list of manifests for its items, each at its place in the file", async () => {
+  it("applies the items of a list of manifests, each with its position in the file", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const item = (name: string, more = "") =>
       `  - apiVersion: core.hortator.ai/v1alpha1\n    kind: AgentTask\n    metadata: { name: ${name} }\n` +
@@ -77,9 +77,9 @@ describe.each(KINDS)("apply to %s", (kind) => {
     expect((await library.jobs()).jobs).toHaveLength(2);
   });
 
-  it.each(Object.entries(FILES))("stores the example of %s, and every view of it can be had", async (name, file) => {
+  it.each(Object.entries(FILES))("stores the example of %s, and prints every view of it", async (name, file) => {
     const { ask, askJson, library, server } = await openWhere(kind, { env: ENGINE });
-    if (server !== null && name === "opal") return; // a server has an engine of its own: see below
+    if (server !== null && name === "opal") return; // a server has its own engine: see below
     const [{ id }] = await askJson<[{ id: string }]>("apply", ...fileOf(file));
     const job = await (await library.job(id)).get();
     expect(job.kind).toBe("exec");
@@ -89,7 +89,7 @@ describe.each(KINDS)("apply to %s", (kind) => {
       const shown = JSON.parse(stdout);
       expect(shown).toBeTypeOf("object");
       if (server === null) continue;
-      // The server's own answer, and the command's from what it read of it, are the same.
+      // The server's view and the one that the command builds from what it reads are the same.
       expect((await server.call("GET", `/v1/jobs/${id}?view=${view}`)).body).toEqual(shown);
     }
     for (const view of EVENT_VIEW_NAMES) {
@@ -102,7 +102,7 @@ describe.each(KINDS)("apply to %s", (kind) => {
     }
   });
 
-  it("takes our own job file, several documents in a file, and several files", async () => {
+  it("takes Perdure's own job file, several documents in a file, and several files", async () => {
     const { ask, library, dir } = await openWhere(kind);
     writeFileSync(join(dir, "own.yaml"), OWN);
     writeFileSync(join(dir, "both.yaml"), `---\n${SAMPLES.fluster}---\n# nothing here\n---\n${SAMPLES.noetl}`);
@@ -118,7 +118,7 @@ describe.each(KINDS)("apply to %s", (kind) => {
     expect(jobs.map((job) => job.policy.preset)).toEqual(["default", "fluster", "noetl"]);
   });
 
-  it("stores nothing if any document is bad, and tells where", async () => {
+  it("stores nothing if any document is invalid, and reports where", async () => {
     const { ask, library, dir } = await openWhere(kind);
     writeFileSync(join(dir, "own.yaml"), OWN);
     writeFileSync(join(dir, "bad.yaml"), `${SAMPLES.noetl}---\n${SAMPLES.fluster}extra: 1\n`);
@@ -128,7 +128,7 @@ describe.each(KINDS)("apply to %s", (kind) => {
     expect((await library.jobs()).jobs).toEqual([]);
   });
 
-  it("with --dry-run shows the jobs and stores none", async () => {
+  it("shows the jobs and stores none with --dry-run", async () => {
     const { ask, askJson, library, dir } = await openWhere(kind);
     writeFileSync(join(dir, "job.yaml"), SAMPLES.fluster);
     expect((await ask("apply", "-f", "job.yaml", "--dry-run")).stdout).toBe(
@@ -141,7 +141,7 @@ describe.each(KINDS)("apply to %s", (kind) => {
         ...{ options: { retry: { preset: "fluster" } }, policy: { maxAttempts: 4, workerLost: { maxRetries: 100 } } },
       },
     ]);
-    // What is known only when it is stored is not made up.
+    // Values that exist only once the job is stored are left out.
     writeFileSync(join(dir, "job.yaml"), "kind: resize\ntimeout: 90s\n");
     const open = await ask("apply", "-f", "job.yaml", "--dry-run");
     expect(open.stdout).toContain("  Timeout   1.5 min\n  Attempts  as its workers publish for the kind, else 1\n");
@@ -169,7 +169,7 @@ describe("apply", () => {
     expect(alone.stderr).toMatch(/^note: role\.yaml: ClusterAgentRole tester: a role is not a job/m);
   });
 
-  it("takes roles and the numbers of tiers from the settings", async () => {
+  it("takes roles and the limits of tiers from the settings", async () => {
     const { dir, ask, library } = await openWhere("data");
     mkdirSync(join(dir, "roles"));
     const role =
@@ -188,7 +188,7 @@ describe("apply", () => {
     expect(payload).toMatchObject({ argv: ["agent", "-x"] });
   });
 
-  it("asks the server for its settings, not the ones here", async () => {
+  it("uses the settings of the server, not the local ones", async () => {
     const { server, ask, library, dir } = await openWhere("server");
     writeFileSync(join(dir, "job.yaml"), SAMPLES.opal);
     const { code, stderr } = await ask("apply", "-f", "job.yaml");
@@ -200,14 +200,14 @@ describe("apply", () => {
     expect(await library.dialectSettings()).toEqual(DIALECT_DEFAULTS);
   });
 
-  it("has no parameters for files that take none", async () => {
+  it("refuses parameters for files that take none", async () => {
     const { ask, dir } = await openWhere("data");
     writeFileSync(join(dir, "job.yaml"), OWN);
     const { code, stderr } = await ask("apply", "-f", "job.yaml", "-p", "a=1");
     expect([code, stderr]).toEqual([2, "perdure apply: --param: these files take no parameters; leave it out\n"]);
   });
 
-  it("reads no file that is not beside the document, whatever path or link leads there", async () => {
+  it("reads no file outside the folder of the document, whatever path or link leads there", async () => {
     const { ask, dir } = await openWhere("data", { env: ENGINE });
     mkdirSync(join(dir, "in"));
     writeFileSync(join(dir, "secret.txt"), "secret");
@@ -224,7 +224,7 @@ describe("apply", () => {
     );
   });
 
-  it("tells a mistake in a pack in the pack's own file", async () => {
+  it("reports a mistake in a pack with its position in the pack's own file", async () => {
     const { ask, dir } = await openWhere("data");
     mkdirSync(join(dir, "p", "actions"), { recursive: true });
     writeFileSync(join(dir, "p", "pack.yaml"), "ref: p\nretry:\n  base_backoff_secs: -1\n");
@@ -235,9 +235,9 @@ describe("apply", () => {
   });
 });
 
-/** Of each kind, what people get wrong: the document, and what is said of it. */
+/** Common mistakes in each kind of file: the document, and the message. */
 const BAD: readonly (readonly [string, string | RegExp])[] = [
-  // Not YAML, or more than anybody means.
+  // Not YAML, or too large.
   ["a: [1, 2\n", /^job\.yaml:\d+:\d+: /],
   ["a: 1\n\tb: 2\n", "tabs do not indent"],
   ["prompt: x\nprompt: y\n", 'job.yaml:2:1: duplicate key "prompt"; keep one'],
@@ -250,7 +250,7 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
     "job.yaml:1:1: too much input; expected at most 1048576 bytes",
   ],
   ["---\n".repeat(3_000), "more than 1000 documents"],
-  // Unknown fields, with the nearest.
+  // Unknown fields, with the nearest known one.
   [
     `${SAMPLES.opal}metadate: 1\n`,
     'metadate: unknown field "metadate"; known fields: prompt, metadata, job_id, input_file, retry, env. Did you mean "metadata"?',
@@ -321,16 +321,16 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
     SAMPLES["agent-task"].replace("maxCostUsd: 1.5", "maxCostUsd: -1"),
     /^job\.yaml:9:\d+: spec\.budget\.maxCostUsd: must be .*; got -1/,
   ],
-  // A bad expression, with its position in it.
+  // An invalid expression, with the position inside it.
   [SAMPLES.noetl.replace(">= 500 }}", ">= }}"), /^job\.yaml:11:3: retry\.retry_when: .*\d/],
   [SAMPLES.noetl.replace("status_code >= 500", "process.exit()"), /^job\.yaml:11:3: retry\.retry_when: /],
   [OWN.replace("maxAttempts: 3", "retryWhen: 'attempt <'"), /^job\.yaml:2:\d+: retry\.retryWhen: /],
-  // Files that are not there, and kinds that are none.
+  // Missing files and unknown kinds.
   [SAMPLES.attune, /^job\.yaml:3:1: entrypoint: "fetch.py" does not exist/],
   ["hello: world\n", "job.yaml:1:1: got a document of no known kind"],
   ["", "job.yaml:1:1: the file is empty"],
   ["# later\n", "job.yaml:1:1: the file is empty"],
-  // A number where a text is wanted.
+  // A number where text is expected.
   ["argv: [ls]\nenv: { A: 1 }\n", /^job\.yaml:2:\d+: env\.A: must be .*; got 1\. .*Write "1" for the text/],
   [
     SAMPLES.fluster.replace(/environment:.*\n/, "environment: { env_vars: { A: true } }\n"),
@@ -338,7 +338,7 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   ],
 ];
 
-/** Nine levels of nine: a billion laughs. */
+/** The "billion laughs" attack: nine levels of nine aliases. */
 function bomb(): string {
   const lines = ["l0: &l0 lol"];
   for (let i = 1; i < 10; i++)
@@ -362,10 +362,10 @@ describe("a bad file", () => {
       });
       expect([code, stdout]).toEqual([2, ""]);
       const line = stderr.replace(/^perdure apply: /, "");
-      expect(line.split("\n")).toHaveLength(2); // one line, whatever was wrong
+      expect(line.split("\n")).toHaveLength(2); // one line for every mistake
       if (typeof said === "string") expect(line).toContain(said);
       else expect(line).toMatch(said);
-      // No data was even made.
+      // Not even a data directory was created.
       expect((await perdure(["ps", "--data", "data"], { cwd })).stderr).toContain("no Perdure data");
     },
   );
@@ -394,7 +394,7 @@ describe("convert", () => {
       const after = await readJobFiles({ ...wish, files: ["job.yaml"], parameters: {} });
       expect(after.jobs.map(({ dialect }) => dialect)).toEqual(before.jobs.map(() => null));
       const same = (entry: ReadEntry) => {
-        // An OPAL id is drawn anew each time the file is read. In a job file every value is the submit's own.
+        // Each reading of the file draws a new OPAL id, and in a job file all values count as set by the submit.
         const text = JSON.stringify({ ...itemOf(entry), sources: null }).replaceAll(/job_[0-9a-f]{12}/g, "job_drawn");
         return JSON.parse(text) as unknown;
       };
@@ -404,7 +404,7 @@ describe("convert", () => {
     }
   });
 
-  it("takes the defaults of the server, where there is one, as apply does", async () => {
+  it("takes the defaults of the server, if there is one, as apply does", async () => {
     const cwd = newDir();
     const fluster = { ...DIALECT_DEFAULTS.fluster, defaultMaxRetriesFailure: 4 };
     const agent = { ...DIALECT_DEFAULTS.agent, command: ["agent"] };
@@ -422,7 +422,7 @@ describe("convert", () => {
     expect(await convert("task.yaml")).toMatchObject({ code: 2 });
   });
 
-  it("names what cannot be expressed, above it and on stderr", async () => {
+  it("lists what a job file cannot express in a comment at the top and on stderr", async () => {
     const cwd = newDir();
     writeFileSync(join(cwd, "job.yaml"), `${SAMPLES.opal.replace("MAX_RETRIES: 3", "LEASE_TTL_SECS: 20")}`);
     const { stdout, stderr } = await perdure(["convert", "-f", "job.yaml"], { cwd, env: ENGINE });
@@ -432,7 +432,7 @@ describe("convert", () => {
     expect(stderr).toBe(`note: ${note}\n`);
   });
 
-  it("writes text that no terminal may be sent so that it stays the same text", async () => {
+  it("escapes text that is unsafe for a terminal without changing its value", async () => {
     const cwd = newDir();
     const text = "a\u202eb\u0007c\r\n d ";
     writeFileSync(join(cwd, "job.yaml"), JSON.stringify({ argv: ["echo", text] }));
@@ -449,13 +449,13 @@ describe("convert", () => {
 });
 
 describe("a view", () => {
-  it("is named by the description of the API", () => {
+  it("is listed in the description of the API", () => {
     const { getJob, listJobEvents } = ROUTES;
     for (const name of JOB_VIEW_NAMES) expect(descriptionOf("getJob", getJob)).toContain(name);
     for (const name of EVENT_VIEW_NAMES) expect(descriptionOf("listJobEvents", listJobEvents)).toContain(name);
   });
 
-  it("that is not known is refused, with the nearest", async () => {
+  it("with an unknown name is refused, with the nearest known one", async () => {
     const { ask, library, server } = await openWhere("server");
     const { id } = await library.submit("k", null);
     const said = await ask("get", "-o", "flustr", id);
@@ -472,7 +472,7 @@ describe("a view", () => {
     });
   });
 
-  it("of a job that came by another door can be had in every state", async () => {
+  it("of a job submitted in another format is printed in every state", async () => {
     const { ask, library } = await openWhere("data");
     const { id } = await library.submit("k", { a: 1 });
     await library.cancel(id);

@@ -1,4 +1,4 @@
-/** `perdure explain` and `events` of a job that is retried as Attune does, as a user reads them. */
+/** The output of `perdure explain` and `perdure events` for a job with Attune's retry policy. */
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
 import { task } from "../../src/core/task/task.ts";
@@ -6,7 +6,7 @@ import { Perdure } from "../../src/embedded/perdure.ts";
 import { perdure } from "./kit.ts";
 import { newDir } from "./targets.ts";
 
-/** Fails twice, in ways that Attune retries; then for good. */
+/** Fails twice in ways that Attune retries, then in a way that it does not. */
 const MESSAGES = ["Worker heartbeat is stale", "worker did not pick up task", "Permission denied"];
 
 async function endedJob(preset: "attune" | "noetl") {
@@ -55,7 +55,7 @@ describe("a job of preset attune", () => {
     ]);
   });
 
-  it("has such reasons only where its policy is Attune's", async () => {
+  it("has retry reasons only if its policy is Attune's", async () => {
     const { id, ask } = await endedJob("noetl");
     expect(await ask("explain", id)).not.toContain("Retry reason");
     expect(JSON.parse(await ask("explain", id, "--json")).retries).toMatchObject([{ reason: null }, { reason: null }]);

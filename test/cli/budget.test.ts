@@ -1,5 +1,5 @@
-/** A budget covers the whole tree below the job that has it: the attempts that exceed it are stopped, nothing more is started,
- *  and people see what was spent, what is left, and how to grant more. Worker, engine and commands, over a real server. */
+/** A budget covers the whole tree below its job: attempts that exceed it are stopped, nothing more is started, and the
+ *  commands show what was spent, what is left, and how to grant more. Worker, engine and commands, over a real server. */
 import { describe, expect, it } from "vitest";
 import type { BudgetNow } from "../../src/core/decision/budget.ts";
 import type { JobInfo } from "../../src/core/job/views.ts";
@@ -32,7 +32,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
       children.push(await ctx.submit(child, 4));
       return (await ctx.waitFor(children)).map(({ state, reason }): Seen => ({ state, reason }));
     });
-    // The fourth has no slot before the first three are over.
+    // The fourth gets a slot only when the first three have ended.
     await library.work([parent]);
     await library.work([child], { concurrency: 3 });
     const job = await library.submit(parent, undefined, { retry: { budget: { costUsd: 1 } } });
@@ -94,7 +94,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     expect((await ask("get", job.id)).stdout).toMatch(/^Budget +2\.4 of 3 USD spent, 0\.6 left/m);
   });
 
-  it("shows what running attempts have used so far, of each job and in total", async () => {
+  it("shows what running attempts have used so far, per job and in total", async () => {
     const { library, ask, server } = await openWhere(kind);
     const [bothRun, end] = [gate(), gate()];
     let running = 0;
@@ -108,7 +108,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     const child = (await ask("submit", "busy", "--parent", root.id)).stdout.trim();
     await bothRun.passed;
     const used = { tokensIn: 0, tokensOut: 0 };
-    // A server takes usage from the worker of an attempt or the job itself alone.
+    // A server accepts usage only from the worker of the attempt or from the job itself.
     const engine = server?.engine ?? library;
     await engine.setUsage(root.id, 1, { ...used, costUsd: 0.1 });
     await engine.setUsage(child, 1, { ...used, costUsd: 0.1 + 0.2 });
@@ -124,7 +124,7 @@ describe.each(KINDS)("a budget of 1 USD on %s, and three children that would spe
     expect((await ask("get", root.id)).stdout).toMatch(/^Usage +0 tokens in, 0 out, 0\.1 USD$/m);
   });
 
-  it("starts from zero with a resubmit, which says so", async () => {
+  it("starts from zero with a resubmit, and the output shows it", async () => {
     const { library, ask } = await openWhere(kind);
     const costly = task("costly", async (_input: undefined, ctx) => {
       ctx.usage({ costUsd: 0.7 });

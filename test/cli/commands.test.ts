@@ -1,4 +1,4 @@
-/** Commands that change jobs, queues and workers, on data of this machine and through a server. */
+/** Commands that change jobs, queues and workers, on a local data directory and through a server. */
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -32,7 +32,7 @@ async function failed(library: Perdure, ...tags: string[]): Promise<string[]> {
 const stateOf = async (library: Perdure, id: string) => (await (await library.job(id)).get()).state;
 
 describe.each(KINDS)("jobs on %s", (kind) => {
-  it("are cancelled, each answered for itself", async () => {
+  it("are cancelled, with one answer per job", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const [a, b, c] = await Promise.all([1, 2, 3].map(async () => (await library.submit("k")).id));
     const said = await ask("cancel", a as string, UNKNOWN, b as string, a as string);
@@ -61,7 +61,7 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     expect(await stateOf(library, dead)).toBe("failed");
   });
 
-  it("that wait are run now, and failed ones again", async () => {
+  it("that wait are run at once, and failed ones are redriven", async () => {
     const { ask, library } = await openWhere(kind);
     const later = await library.submit("k", 1, { delay: "1h" });
     const [dead] = await failed(library, "a");
@@ -79,7 +79,7 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     expect(await askJson("discard", a)).toMatchObject([{ id: a, ok: false, error: { code: "wrong_state" } }]);
   });
 
-  it("that failed are redriven under other terms, by id and by filter", async () => {
+  it("that failed are redriven with changed options, by id and by filter", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const [a, b] = (await failed(library, "a", "terms")) as [string, string];
     const wish = ["--timeout", "2h", "--max-attempts", "9", "--priority", "1", "--deadline", "2100-01-01T00:00:00Z"];
@@ -119,7 +119,7 @@ describe.each(KINDS)("jobs on %s", (kind) => {
 
 describe("a filter", () => {
   const NOW = Date.parse("2026-11-16T12:00:00Z");
-  it("has words with commas between them", () => {
+  it("consists of words separated by commas", () => {
     expect(filterOf(["kind=exec,queue=a,b,tag=x=y", "key=k"], NOW)).toEqual({
       ...{ kind: "exec", queue: "a,b", tag: "x=y", key: "k" },
     });
@@ -150,7 +150,7 @@ describe("a filter", () => {
     [["queues", "pause"], /no queue\. Usage/],
     [["queues", "pause", "a\nb"], /NAME: got "a\\nb"; must be 1 to 200 characters/],
     [["drain"], /no worker\. Usage/],
-  ] as [string[], RegExp][])("or another mistake in %j is told in one line", async (argv, line) => {
+  ] as [string[], RegExp][])("or another mistake in %j is reported in one line", async (argv, line) => {
     const { code, stderr } = await perdure([...argv, "--data", newDir()]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(/^perdure [^\n]+\n$/) });
     expect(stderr).toMatch(line);
@@ -174,7 +174,7 @@ describe.each(KINDS)("queues on %s", (kind) => {
     expect(await askJson("queues")).toMatchObject([{ queue: "mail", paused: false, due: 1 }, { queue: "q-x" }]);
   });
 
-  it("that do not exist are paused for jobs to come, with a warning", async () => {
+  it("that do not exist are paused for future jobs, with a warning", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     await library.submit("k", 1, { queue: "mail" });
     const warning = "queue does not exist yet; jobs submitted to it will wait; did you mean mail?";
@@ -228,7 +228,7 @@ describe.each(KINDS)("workers on %s", (kind) => {
   });
 });
 
-it("a worker that went silent is told apart", async () => {
+it("a silent worker is listed as silent", async () => {
   const dir = newDir();
   expect((await perdure(["submit", "k", "--run-at", "2020-01-01T00:00:00Z"], { cwd: dir })).code).toBe(0);
   await claimAndVanish(join(dir, ".perdure"));
@@ -237,7 +237,7 @@ it("a worker that went silent is told apart", async () => {
 });
 
 describe("prune", () => {
-  it("deletes by the settings where there is no server", async () => {
+  it("deletes by the local settings without a server", async () => {
     const { ask, askJson, library, dir } = await openWhere("data");
     const [a] = (await failed(library, "a")) as [string];
     expect(await ask("prune")).toMatchObject({ code: 0, stdout: "deleted 0 jobs\n" });
@@ -256,7 +256,7 @@ describe("prune", () => {
     expect(() => readFileSync(join(dir, "artifacts", job.id, "1", "stdout.log"))).toThrow("ENOENT");
   });
 
-  it("asks a server", async () => {
+  it("is done by the server if there is one", async () => {
     const { ask, library, server } = await openWhere("server", { env: { PERDURE_RETENTION_CANCELLED: "0s" } });
     await library.cancel((await library.submit("k")).id);
     expect(await ask("prune")).toMatchObject({ code: 0, stdout: "deleted 0 jobs\n" });

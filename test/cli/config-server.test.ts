@@ -1,4 +1,4 @@
-/** `perdure config` beside a running server: the values that are in force there. */
+/** `perdure config` with a running server: it shows the server's values. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it, onTestFinished } from "vitest";
@@ -22,12 +22,12 @@ async function serving(cwd: string, env: Record<string, string>) {
   return started;
 }
 
-it("shows what the server was started with, and says so", async () => {
+it("shows what the server was started with, and names it as the source", async () => {
   const cwd = newDir();
   const { localUrl } = await serving(cwd, {
     ...{ OPAL_LEASE_TTL_SECS: "30", PERDURE_RETENTION_FAILED: "9d", PERDURE_OPAL_ENGINE: "engine" },
   });
-  // What commands here have is another matter.
+  // The settings of commands on this machine do not matter.
   writeFileSync(join(cwd, "perdure.yaml"), "server: { lease: 3s, bodyLimit: 5MB }\nworker: { concurrency: 3 }\n");
   const ask = (...argv: string[]) => perdure(["config", ...argv], { cwd });
 
@@ -43,14 +43,14 @@ it("shows what the server was started with, and says so", async () => {
 
   expect((await ask("server.lease")).stdout).toBe("30s\n");
   expect((await ask("server.lease", "--local")).stdout).toBe("3s\n");
-  // An option asks what a process with it would do.
+  // With an option it shows what a process started with it would use.
   expect((await ask("server.lease", "--lease", "7s")).stdout).toBe("7s\n");
   expect(JSON.parse((await ask("server.lease", "--json")).stdout)).toEqual({
     ...{ key: "server.lease", value: "30s", source: "OPAL_LEASE_TTL_SECS", process: "server" },
   });
 });
 
-it("is for admins: with another token it shows the settings here, and says why", async () => {
+it("requires admin scope: with another token it shows the local settings, and the reason", async () => {
   const cwd = newDir();
   const { localUrl } = await serving(cwd, { PERDURE_LEASE: "30s" });
   const made = await perdure(["token", "create", "ci", "-s", "read"], { cwd });

@@ -1,5 +1,4 @@
-/** Every command on a database that the settings name: it works on that one, creates no file of its own, and shows no
- *  password. */
+/** Every command with a database named in the settings: it uses that database, creates no local file, and shows no password. */
 import { readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
@@ -11,14 +10,14 @@ import { newSchema, postgresUrl } from "../postgres/kit.ts";
 import { perdure, type Said } from "./kit.ts";
 import { newDir } from "./targets.ts";
 
-/** Of no server; the tests' own has another. */
+/** A password that no server uses; the server of the tests has another. */
 const PASSWORD = "geheim-1234";
 
 function newDatabase(): string {
   return newSchema("database").url;
 }
 
-/** What became of each: failed twice, cancelled, waiting. */
+/** The jobs by their state: failed twice, cancelled, waiting. */
 async function stocked(db: string) {
   const fatal = task("fatal", {}, () => {
     throw new NonRetryableError("no such image");
@@ -32,7 +31,7 @@ async function stocked(db: string) {
   return { failed: a, redriven: b, discarded: c, waiting: d, cancelled: e };
 }
 
-/** Whatever is a database here, or an artifact's directory of one. */
+/** Every SQLite file and data directory below this directory. */
 function databasesIn(cwd: string): string[] {
   const names = readdirSync(cwd, { recursive: true }) as string[];
   return names.filter((name) => /\.db/.test(name));
@@ -45,7 +44,7 @@ function expectNoPassword({ stdout, stderr }: Said): void {
   expect(stdout + stderr).not.toContain(PASSWORD);
 }
 
-/** They serve a database, or have nothing to do with one. `server` and `up` are processes: test/e2e. */
+/** Commands that serve a database, or do not use one. `server` and `up` are processes: test/e2e. */
 const OTHERS = ["convert", "simulate", "up", "server", "worker", "config", "completion"];
 
 it("is what every command works on, named by PERDURE_DB", async () => {
@@ -96,10 +95,10 @@ it("is what every command works on, named by PERDURE_DB", async () => {
       ...{ code, said: expect.stringMatching(wanted) },
     });
   }
-  // The queues of what ran here went with it.
+  // The queues of the local runs were deleted with their jobs.
   expect((await ask(["queues"])).stdout).not.toContain("run-");
   expect(databasesIn(cwd)).toEqual([]);
-  // What ran here left its files in the database, and nothing else.
+  // The local runs left their files in the database, and nothing else.
   expect(readdirSync(join(cwd, ".perdure", "artifacts"))).toEqual([]);
 });
 
@@ -108,7 +107,7 @@ it.each([
   ["a file in the settings", () => [["--config", "settings.yaml"], "db: deep/jobs.db\n"]],
   ["a server's address in the settings", (db: string) => [["--config", "settings.yaml"], `db: ${db}\n`]],
 ] as [string, (db: string) => [string[], string]][])(
-  "is created by who submits, and not by who reads: %s",
+  "is created by commands that submit, and not by commands that read: %s",
   async (_, how) => {
     const cwd = newDir();
     const [argv, file] = how(newDatabase());
@@ -130,7 +129,7 @@ it.each([
   [["--db", "."], /is a directory; pass it as --data/],
   [["--db", "host=db password=geheim-1234"], /^perdure ps: --db: /],
   [["--db", "x.db", "--server", "http://localhost:1"], /^perdure ps: --db and --server cannot be used together$/m],
-])("is a mistake, and told without a password: %j", async (argv, stderr) => {
+])("is refused with a message without the password: %j", async (argv, stderr) => {
   const said = await perdure(["ps", ...argv], { cwd: newDir() });
   expect(said).toMatchObject({ code: 2, stderr: expect.stringMatching(stderr) });
   expectNoPassword(said);

@@ -1,4 +1,4 @@
-/** `perdure doctor`: on data that is well and on data that is not, through a server, and on PostgreSQL. */
+/** `perdure doctor`: on healthy and on damaged data, through a server, and on PostgreSQL. */
 import { chmodSync, closeSync, existsSync, mkdirSync, openSync, writeFileSync, writeSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -22,7 +22,7 @@ interface Report {
 
 const PAST = ["--run-at", "2020-01-01T00:00:00Z"];
 
-/** `level check: message`, one a line. */
+/** `level check: message`, one per line. */
 function linesOf({ findings }: Report): string {
   return findings.map(({ check, level, message }) => `${level} ${check}: ${message}`).join("\n");
 }
@@ -39,7 +39,7 @@ async function examine(
   return { code, lines: linesOf(report) };
 }
 
-/** A data directory as `submit` makes it, with a job in it. */
+/** A data directory as `submit` creates it, with one job. */
 async function madeData(...argv: string[]): Promise<string> {
   const cwd = newDir();
   expect((await perdure(["submit", "k", ...argv], { cwd })).code).toBe(0);
@@ -52,7 +52,7 @@ const hopeless = task("hopeless", {}, () => {
 });
 
 describe.each(KINDS)("on %s", (kind) => {
-  it("finds nothing wrong where nothing is, and prints a line for each check", async () => {
+  it("prints a line for each check, and no problem for healthy data", async () => {
     const { ask, library } = await openWhere(kind);
     await library.work([idle]);
     const { code, stdout, stderr } = await ask("doctor");
@@ -79,7 +79,7 @@ describe.each(KINDS)("on %s", (kind) => {
     }
   });
 
-  it("tells of work that does not go on", async () => {
+  it("reports jobs that make no progress", async () => {
     const { ask, library } = await openWhere(kind);
     const worker = await library.work([hopeless]);
     await (await library.submit(hopeless)).result().catch(() => {});
@@ -104,7 +104,7 @@ describe.each(KINDS)("on %s", (kind) => {
 });
 
 describe.each(KINDS)("on %s, with live workers", (kind) => {
-  it("names at once what none of them can ever take, also for its size", async () => {
+  it("reports jobs that no worker can ever take, also because of their size", async () => {
     const { ask, library } = await openWhere(kind);
     await library.work([idle], { resources: { cpu: 0.5, memory: "1g" } });
     await library.submit("k", 1, { resources: { cpu: 100_000 } });
@@ -121,19 +121,19 @@ describe.each(KINDS)("on %s, with live workers", (kind) => {
 });
 
 describe("on data", () => {
-  it("names running jobs whose session is missing", async () => {
+  it("reports running jobs whose session is missing", async () => {
     const dir = await madeData(...PAST);
     await claimAndVanish(dir);
     await dropSessions(dir);
     const { code, lines } = await examine(["--data", dir]);
     expect(code).toBe(1);
     const [, id = ""] = /^problem workers: 1 job in state running without a session: (job_\w+)$/m.exec(lines) ?? [];
-    // Without an engine at work.
+    // No engine runs.
     expect(await perdure(["cancel", "--data", dir, id])).toMatchObject({ code: 0, stdout: `${id}  cancelled\n` });
     expect((await examine(["--data", dir])).lines).not.toContain("without a session");
   });
 
-  it("tells of what is not there, without making it", async () => {
+  it("reports missing data without creating it", async () => {
     const cwd = newDir();
     const { code, lines } = await examine([], { cwd });
     expect(code).toBe(1);
@@ -142,7 +142,7 @@ describe("on data", () => {
     expect((await perdure(["ps"], { cwd })).code).toBe(1);
   });
 
-  it("tells of rights that others have", async () => {
+  it("reports permissions of other users", async () => {
     const dir = await madeData();
     writeFileSync(join(dir, "token"), "x", { mode: 0o600 });
     expect((await examine(["--data", dir])).lines).toContain("ok data: only its owner can read it");
@@ -156,14 +156,14 @@ describe("on data", () => {
     expect(lines).toMatch(/^problem data: \S+token is open to other users \(mode 0640\)$/m);
   });
 
-  it("tells of jobs in the hands of a silent worker", async () => {
+  it("reports jobs held by a silent worker", async () => {
     const dir = await madeData(...PAST);
     await claimAndVanish(dir);
     const { lines } = await examine(["--data", dir]);
     expect(lines).toMatch(/^warning workers: 1 job run by gone \(ses_gone\), which is silent for [\d.]+ min$/m);
   });
 
-  it("tells of a damaged file, and of one that is none", async () => {
+  it("reports a damaged file, and one that is not a database", async () => {
     const dir = await madeData();
     const many = await Perdure.open(join(dir, "perdure.db"));
     await many.submitMany(Array.from({ length: 300 }, (_, n) => ({ task: "k", input: "x".repeat(500) + n })));
@@ -185,15 +185,15 @@ describe("on data", () => {
   });
 });
 
-it("makes no file that --db names", async () => {
+it("does not create the file that --db names", async () => {
   const file = join(newDir(), "gone.db");
   const { code, lines } = await examine(["--db", file]);
   expect({ code, made: existsSync(file) }).toEqual({ code: 0, made: false });
   expect(lines).toContain(`warning store: ${file} has no Perdure tables yet`);
 });
 
-describe("settings", () => {
-  it("with mistakes are told, each of them", async () => {
+describe("mistakes in settings", () => {
+  it("are reported one by one", async () => {
     const dir = await madeData();
     const env = { PERDURE_PORT: "99999", PERDURE_LEASE: "soon", PERDURE_PROT: "1" };
     const { code, lines } = await examine(["--data", dir], { env });
@@ -206,7 +206,7 @@ describe("settings", () => {
     expect(lines).toContain("ok store: ");
   });
 
-  it("in a file that cannot be read are told once", async () => {
+  it("are reported once if the file cannot be read", async () => {
     const cwd = newDir();
     writeFileSync(join(cwd, "perdure.yaml"), "server: {prot: 1}\n");
     const { code, lines } = await examine([], { cwd });
@@ -219,7 +219,7 @@ describe("settings", () => {
 });
 
 describe("through a server", () => {
-  it("tells of one that does not answer, and looks no further there", async () => {
+  it("reports a server that does not answer, and checks nothing else there", async () => {
     const listener = createServer((socket) => socket.destroy());
     await new Promise<void>((resolve) => listener.listen(0, "127.0.0.1", resolve));
     onTestFinished(() => void listener.close());
@@ -231,7 +231,7 @@ describe("through a server", () => {
     expect(lines).toContain("note clock: not checked: the server does not answer");
   });
 
-  it("reports one that cannot read its signing secrets, with the path to an admin of all namespaces alone", async () => {
+  it("reports a server that cannot read its signing secrets, and shows the path only to an admin of all namespaces", async () => {
     const { server } = await openWhere("server");
     if (server === null) throw new Error("a server was asked for");
     server.keys.fault = "/srv/perdure/secret: permission denied";
@@ -246,7 +246,7 @@ describe("through a server", () => {
     expect(await seenBy(other)).toEqual([1, `${message}the file of the signing secrets cannot be read`]);
   });
 
-  it("tells of a missing token, a wrong one, and one of another namespace", async () => {
+  it("reports a missing token, a wrong one, and one of another namespace", async () => {
     const { server } = await openWhere("server");
     const url = server?.url as string;
     const cwd = newDir();
@@ -268,7 +268,7 @@ describe("through a server", () => {
 });
 
 describe("on PostgreSQL", () => {
-  it("looks at the schema and the work, and makes nothing", async () => {
+  it("checks the schema and the jobs, and creates nothing", async () => {
     const { url } = newSchema("doctor");
     const cwd = newDir();
     const fresh = await examine(["--db", url], { cwd });
@@ -288,7 +288,7 @@ describe("on PostgreSQL", () => {
     expect((await examine(["--db", url], { cwd })).lines).toMatch(/^ok workers: 2 workers alive$/m);
   });
 
-  it("tells of a database that cannot be reached", async () => {
+  it("reports a database that cannot be reached", async () => {
     const { code, lines } = await examine(["--db", "postgres://u:geheim@127.0.0.1:1/none"], { cwd: newDir() });
     expect(code).toBe(1);
     expect(lines).toMatch(/^problem store: /m);
@@ -299,7 +299,7 @@ describe("on PostgreSQL", () => {
   });
 });
 
-describe("judgements", () => {
+describe("checks", () => {
   it("of the disk", () => {
     expect(judgeDisk(50e9, 100e9)).toMatchObject({ level: "ok", message: "50 GB free, 50 %" });
     expect(judgeDisk(4e9, 100e9)).toMatchObject({ level: "warning" });
@@ -307,7 +307,7 @@ describe("judgements", () => {
     expect(judgeDisk(5_000, 0)).toMatchObject({ level: "warning" });
   });
 
-  it("of clocks, by more than the way can explain", () => {
+  it("of clocks, which allow for the time of the request", () => {
     expect(judgeClock(10_000, 9_000, 11_000)).toMatchObject({ level: "ok" });
     expect(judgeClock(12_900, 9_000, 11_000)).toMatchObject({ level: "ok" });
     expect(judgeClock(13_100, 9_000, 11_000)).toMatchObject({
@@ -329,7 +329,7 @@ describe("judgements", () => {
   });
 });
 
-it("shows hostile names with care", async () => {
+it("escapes hostile names", async () => {
   const cwd = newDir();
   mkdirSync(join(cwd, "d"));
   const { stdout } = await perdure(["doctor", "--data", `d${HOSTILE}`], { cwd });

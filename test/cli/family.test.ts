@@ -193,7 +193,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     await where.library.work([think]);
     await started.passed;
     const { server, dir } = where;
-    const tell = (...argv: string[]) => {
+    const reportUsage = (...argv: string[]) => {
       if (server === null) return where.ask("usage", job.id, ...argv);
       const env = { PERDURE_TOKEN: server.jobToken(job.id, 1), PERDURE_JOB_ID: job.id, PERDURE_ATTEMPT: "1" };
       return perdure(["usage", "--server", server.url, ...argv], { cwd: dir, env });
@@ -202,8 +202,8 @@ describe.each(KINDS)("families on %s", (kind) => {
       const refused = await where.ask("usage", job.id, "--cost-usd", "9");
       expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining("requires the job token") });
     }
-    expect(await tell("--tokens-in", "7", "--cost-usd", "0.5")).toMatchObject({ code: 0, stderr: "" });
-    expect((await tell("--cost-usd", "1.25")).code).toBe(0);
+    expect(await reportUsage("--tokens-in", "7", "--cost-usd", "0.5")).toMatchObject({ code: 0, stderr: "" });
+    expect((await reportUsage("--cost-usd", "1.25")).code).toBe(0);
     expect(await stopped.passed).toContain("budget");
     await expect(job.result()).rejects.toMatchObject({ reason: "budget" });
     expect((await job.get()).usage).toEqual({ tokensIn: 7, tokensOut: 0, costUsd: 1.25 });
