@@ -53,7 +53,7 @@ describe("arguments", () => {
       "--limit requires a value: --limit N; for a value that begins with a dash, write --limit=--json",
     ],
     [["--limit", "1", "-n", "2"], "-n can be used only once"],
-    [["--json=yes"], '--json takes no value, got "yes"'],
+    [["--json=yes"], '--json takes no value; got "yes"'],
   ])("%j are refused", (args, message) => {
     expect(refused(...args)).toBe(message);
   });
@@ -63,7 +63,7 @@ describe("arguments", () => {
     (text) => {
       const given = read(`--limit=${text}`);
       expect(() => given?.integer("limit", { min: 1, max: 100 })).toThrow(
-        /^--limit: got .*; must be a whole number from 1/,
+        /^--limit: must be a whole number from 1.*; got .*/,
       );
     },
   );

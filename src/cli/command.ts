@@ -175,7 +175,7 @@ interface OptionToken {
 function valueFrom(option: CommandOption, { rawName, value, inlineValue }: OptionToken): string {
   if (option.type === "boolean") {
     if (value === undefined) return "";
-    throw usageError(`${rawName} takes no value, got ${show(value)}`);
+    throw usageError(`${rawName} takes no value; got ${show(value)}`);
   }
   // `--queue --json` is a value forgotten more often than a queue of that name.
   const forgotten = value === undefined || (inlineValue !== true && /^-./.test(value));

@@ -37,16 +37,16 @@ export function requirementError(option: string, required: string): CliError {
   return usageError(`${option} requires ${required}`);
 }
 
-/** `--limit: got "many"; must be a whole number from 1 to 100` */
-export function valueError(name: string, given: unknown, allowed: string): CliError {
-  return usageError(`${name}: got ${show(given)}; must be ${allowed}`);
+/** `--limit: must be a whole number from 1 to 100; got "many"` */
+export function valueError(name: string, given: unknown, allowed: string, hint = ""): CliError {
+  return usageError(`${name}: must be ${allowed}; got ${show(given)}${hint}`);
 }
 
-/** `--state: got "qeued"; must be one of queued, running. Did you mean "queued"?` */
+/** `--state: must be one of queued, running; got "qeued". Did you mean "queued"?` */
 export function choiceError(name: string, given: string, choices: readonly string[]): CliError {
   const near = nearest(given, choices);
   const hint = near === null ? "" : `. Did you mean ${show(near)}?`;
-  return valueError(name, given, `one of ${choices.join(", ")}${hint}`);
+  return valueError(name, given, `one of ${choices.join(", ")}`, hint);
 }
 
 /** `file "job.yaml" does not exist; pass another` */

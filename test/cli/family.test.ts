@@ -168,7 +168,7 @@ describe.each(KINDS)("families on %s", (kind) => {
       [["--cpu", "many"], /^perdure submit: --cpu: must be .*; got "many"/],
       [["--memory", "2 gigs"], /^perdure submit: --memory: must be .*; got "2 gigs"/],
       [["--label", "resource/cpu=1"], /resource\//],
-      [["--annotation", "owner"], /--annotation: got "owner"; write NAME=VALUE/],
+      [["--annotation", "owner"], /--annotation: must be NAME=VALUE; got "owner"/],
       [["--parent", "job_01m7gekg9zevv9a6xvvwmt1v8g"], /job .* does not exist, so it cannot have children/],
     ] as const) {
       const { code, stderr } = await where.ask("submit", "big", ...argv);

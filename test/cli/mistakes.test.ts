@@ -194,38 +194,38 @@ describe("a retry block alone", () => {
 });
 
 describe("an empty list of waits", () => {
-  const allowed = "must be a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]\n";
+  const allowed = "must be a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]";
 
   it.each(["apply", "convert", "simulate"])("is refused by %s, under the name it was written by", async (command) => {
     const job = { "b.yaml": "prompt: x\n" };
     const argv = [command, "-f", "b.yaml"];
     const byVariable = await says(argv, job, { ...ENGINE, OPAL_RETRY_BACKOFFS: "[]" });
     expect(byVariable).toMatchObject({ code: 2, stdout: "" });
-    expect(byVariable.stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${allowed}`);
+    expect(byVariable.stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: ${allowed}; got "[]"\n`);
     const byFile = await says(argv, { ...job, "perdure.yaml": "opal: { retryBackoffs: [] }\n" });
-    expect(byFile.stderr).toBe(`perdure ${command}: perdure.yaml:1:9: opal.retryBackoffs: got []; ${allowed}`);
+    expect(byFile.stderr).toBe(`perdure ${command}: perdure.yaml:1:9: opal.retryBackoffs: ${allowed}; got []\n`);
   });
 
   it.each(["up", "server"])("is refused by %s, before it starts", async (command) => {
     const { code, stderr } = await says([command, "--port", "0"], {}, { OPAL_RETRY_BACKOFFS: "[]" });
     expect(code).toBe(2);
-    expect(stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: got "[]"; ${allowed}`);
+    expect(stderr).toBe(`perdure ${command}: OPAL_RETRY_BACKOFFS: ${allowed}; got "[]"\n`);
   });
 });
 
 describe("a word of the command line", () => {
   it.each<[string[], string]>([
-    [
-      ["apply", "-f", "b.yaml", "--dialect", "flustr"],
-      '--dialect: got "flustr"; must be one of perdure, opal, fluster',
-    ],
-    [["apply", "-f", "b.yaml", "--dialect", "flustr"], '. Did you mean "fluster"?\n'],
+    [["apply", "-f", "b.yaml", "--dialect", "flustr"], "--dialect: must be one of perdure, opal, fluster"],
+    [["apply", "-f", "b.yaml", "--dialect", "flustr"], '; got "flustr". Did you mean "fluster"?\n'],
     [["get", UNKNOWN, "-o", "yml"], "--output: must be one of json, yaml, perdure, opal, "],
     [["get", UNKNOWN, "-o", "agent-tsk,yaml"], '. Did you mean "agent-task"?\n'],
     [["get", UNKNOWN, "-o", "agent-task,yml"], 'the format after the comma is "yml"; allowed: json, yaml\n'],
     [["get", UNKNOWN, "-o", "yaml,agent-task"], 'is "agent-task"; write agent-task,yaml\n'],
-    [["get", UNKNOWN, "-o", "json,yaml"], "two formats; write one of them"],
-    [["get", UNKNOWN, "-o", "a,b,c"], "write a view and a format, as in perdure,yaml\n"],
+    [
+      ["get", UNKNOWN, "-o", "json,yaml"],
+      "--output: must be one format, or a view and a format, as in perdure,yaml; got ",
+    ],
+    [["get", UNKNOWN, "-o", "a,b,c"], '--output: must be a view and a format, as in perdure,yaml; got "a,b,c"\n'],
     [["get", UNKNOWN, "-o", "yaml", "--json"], "--json and --output yaml cannot be used together\n"],
   ])("is told with what was meant: %j", async (argv, message) => {
     const { code, stderr } = await says(argv, { "b.yaml": "argv: [a]\n" });

@@ -45,7 +45,7 @@ describe("logs", () => {
     [["logs", "x"], 1, /^perdure logs: no job has the id or name "x"/],
     [["logs", UNKNOWN], 1, /^perdure logs: job \S+ does not exist/],
     [["logs", "ID", "--attempt", "9"], 1, /has no attempt 9; see `perdure get job_/],
-    [["logs", "ID", "--attempt", "0"], 2, /--attempt: got "0"; must be a whole number from 1/],
+    [["logs", "ID", "--attempt", "0"], 2, /--attempt: must be a whole number from 1.*; got "0"/],
     [["logs", "ID", "--stdout", "--stderr"], 2, /--stdout and --stderr cannot be used together/],
     [["logs", "ID", "--data", "none"], 1, /no Perdure data in none/],
   ])("refuse %j in one line", async (argv, code, line) => {

@@ -82,7 +82,7 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
     [["../x.external_api_call", "-p", "url=u"], /pack "" does not exist/],
     [["mypack.external_api_call", "-p", "ulr=u"], /api-call.yaml:6:1: .*unknown parameter "ulr".*Did you mean "url"/],
     [["mypack.external_api_call", "-p", "ulr=u", "-p", "url=u"], /api-call.yaml:6:1: .*"ulr".*Did you mean "url"/],
-    [["mypack.external_api_call", "--input", "[1]"], /--input: got \[1\]/],
+    [["mypack.external_api_call", "--input", "[1]"], /--input: must be .*; got \[1\]/],
     [
       ["mypack.external_api_call", "-p", "url=u", "--max-attempts", "9"],
       /--max-attempts cannot be used with an action/,

@@ -114,8 +114,8 @@ describe("ps", () => {
 
   it.each([
     [["--state", "runing"], 'perdure ps: --state: must be one of "queued"'],
-    [["--limit", "0"], 'perdure ps: --limit: got "0"; must be a whole number from 1 to 1000'],
-    [["--limit", "x"], 'perdure ps: --limit: got "x"'],
+    [["--limit", "0"], 'perdure ps: --limit: must be a whole number from 1 to 1000; got "0"'],
+    [["--limit", "x"], 'perdure ps: --limit: must be a whole number from 1 to 1000; got "x"'],
     [["--all", "--limit", "3"], "perdure ps: --all and --limit cannot be used together"],
     [["--queue", ""], "perdure ps: --queue: must be a text"],
     [["--cursor", "nonsense"], "perdure ps: the cursor was not made by this store"],
@@ -316,7 +316,7 @@ describe("the data directory", () => {
   it.each(["", " ", "postgres://me:secret@host/db"])("cannot be %j", async (dir) => {
     const { code, stderr } = await perdure(["ps", "--data", dir]);
     expect(code).toBe(2);
-    expect(stderr).toMatch(/^perdure ps: --data: got [^\n]+; must be a (directory|text)/);
+    expect(stderr).toMatch(/^perdure ps: --data: must be a (directory|text)[^\n]*; got /);
     expect(stderr).not.toContain("secret");
   });
 

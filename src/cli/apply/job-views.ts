@@ -1,12 +1,11 @@
 /** Jobs in the format of other systems: what `-o` of `get` asks for, and everything that a view of a dialect reads. */
 
 import type { Perdure } from "../../core/api.ts";
-import { nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { ViewChildren, ViewParts } from "../../dialects/dialect.ts";
 import { readChildren, readParts } from "../../dialects/read-view.ts";
 import { JOB_VIEW_NAMES } from "../../dialects/registry.ts";
-import { conflictError, usageError } from "../exit.ts";
+import { choiceError, conflictError, usageError, valueError } from "../exit.ts";
 import { bySession } from "../output/job-text.ts";
 import { serverNow } from "../target/server-time.ts";
 
@@ -37,8 +36,7 @@ function parsed(text: string): JobOutputFormat {
   const [first = "", second, third] = text.split(",").map((part) => part.trim());
   if (second === undefined)
     return isFormat(first) ? { view: null, format: first } : { view: known(first), format: "json" };
-  if (third !== undefined)
-    throw usageError(`--output: got ${show(text)}; write a view and a format, as in ${OWN_VIEW},yaml`);
+  if (third !== undefined) throw valueError("--output", text, `a view and a format, as in ${OWN_VIEW},yaml`);
   if (isFormat(second)) return { view: isFormat(first) ? twice(text) : known(first), format: second };
   const hint =
     isFormat(first) && OUTPUT_VIEWS.includes(second)
@@ -52,17 +50,13 @@ function isFormat(text: string): text is OutputFormat {
 }
 
 function twice(text: string): never {
-  throw usageError(
-    `--output: got ${show(text)}, two formats; write one of them, or a view and a format, as in ${OWN_VIEW},yaml`,
-  );
+  throw valueError("--output", text, `one format, or a view and a format, as in ${OWN_VIEW},yaml`);
 }
 
 function known(view: string): string {
   if (OUTPUT_VIEWS.includes(view)) return view;
   const names = [...FORMATS, ...OUTPUT_VIEWS];
-  const near = nearest(view, names);
-  const hint = near === null ? "" : `. Did you mean ${show(near)}?`;
-  throw usageError(`--output: must be one of ${names.join(", ")}; got ${show(view)}${hint}`);
+  throw choiceError("--output", view, names);
 }
 
 // All that a dialect's view may tell of.

@@ -3,7 +3,7 @@
 import type { SkippedJob } from "../../core/api/commands.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
-import { ConfigError, show } from "../../core/errors.ts";
+import { ConfigError } from "../../core/errors.ts";
 import { FILTER_RULES, type JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { RedriveChanges } from "../../core/job/redrive.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
@@ -135,8 +135,11 @@ export function filterOf(texts: readonly string[], now: number): JobsFilter {
 function readWord({ word, form }: (typeof FILTER_WORDS)[number], value: string, now: number): unknown {
   if (word === "state") {
     if (value === "failed") return undefined;
-    const why = "only failed jobs are dead letters; redrive others by their ids";
-    throw usageError(`--filter: got state=${value}; ${why}`);
+    throw valueError(
+      "--filter: state",
+      value,
+      "failed, as only failed jobs are dead letters (redrive others by their ids)",
+    );
   }
   if (form === "instant") return instantOf(value, word, now);
   return Array.isArray(form) ? asOneOf(value, form, `--filter: ${word}`) : value;
@@ -144,8 +147,8 @@ function readWord({ word, form }: (typeof FILTER_WORDS)[number], value: string, 
 
 function unknownWord(part: string, word: string): Error {
   const near = word === "" ? null : nearest(word, WORDS);
-  const hint = near === null ? `fields are ${WORDS.join(", ")}` : `did you mean ${near}?`;
-  return usageError(`--filter: got ${show(part)}; ${hint}`);
+  const hint = near === null ? "" : `. Did you mean ${near}?`;
+  return valueError("--filter", part, `FIELD=VALUE, where FIELD is one of ${WORDS.join(", ")}`, hint);
 }
 
 function instantOf(text: string, word: string, now: number): number {

@@ -89,7 +89,7 @@ export const run: CliCommand = {
     namingOptions(() => resolvePolicy(retry, "retry"));
     const timeout = timeOf(given, "timeout");
     if (timeout !== undefined && toMs(timeout, "--timeout") === 0) {
-      throw usageError("--timeout: got 0; must be more than 0, such as 30s");
+      throw usageError("--timeout: must be more than 0, such as 30s; got 0");
     }
     const key = given.text("key");
     if (key !== undefined && !isName(key, MAX_KEY)) {

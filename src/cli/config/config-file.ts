@@ -52,7 +52,7 @@ function found({ cwd, env }: Pick<Io, "cwd" | "env">, named: string | undefined)
 function collect(file: YamlText, value: unknown, path: readonly string[], values: Map<SettingKey, FileValue>): void {
   if (!isPlain(value)) {
     const name = path.length === 0 ? "the file" : path.join(".");
-    throw file.error(path, `${name}: got ${show(value)}; must be a map of settings, such as ${exampleOf(path)}`);
+    throw file.error(path, `${name}: must be a map of settings, such as ${exampleOf(path)}; got ${show(value)}`);
   }
   for (const [name, each] of Object.entries(value)) {
     const at = [...path, name];

@@ -145,39 +145,54 @@ describe("a setting", () => {
   });
 
   it.each<[Given, string]>([
-    [{ env: { PERDURE_PORT: "abc" } }, 'PERDURE_PORT: got "abc"; must be a whole number from 0 to 65535'],
-    [{ args: ["--port", "65536"] }, "--port: got 65536; must be a whole number from 0 to 65535"],
-    [{ env: { PERDURE_LEASE: "15" } }, 'PERDURE_LEASE: got "15"; must be a time with its unit'],
+    [{ env: { PERDURE_PORT: "abc" } }, 'PERDURE_PORT: must be a whole number from 0 to 65535; got "abc"'],
+    [{ args: ["--port", "65536"] }, "--port: must be a whole number from 0 to 65535; got 65536"],
+    [
+      { env: { PERDURE_LEASE: "15" } },
+      'PERDURE_LEASE: must be a time with its unit, at least 300ms and at most 1h, such as 500ms, 30s, 5m, 2h or 1d; got "15"',
+    ],
     [
       { args: ["--lease", "100ms"] },
-      '--lease: got "100ms"; must be a time with its unit, such as 500ms, 30s, 5m, 2h or 1d; at least 300ms',
+      '--lease: must be a time with its unit, at least 300ms and at most 1h, such as 500ms, 30s, 5m, 2h or 1d; got "100ms"',
     ],
     [{ args: ["--body-limit", "10 parsecs"] }, "from 1kB to 1GB"],
-    [{ env: { PERDURE_ISOLATE: "maybe" } }, 'PERDURE_ISOLATE: got "maybe"; must be true or false'],
+    [{ env: { PERDURE_ISOLATE: "maybe" } }, 'PERDURE_ISOLATE: must be true or false; got "maybe"'],
     [
       { args: ["--log-level", "wran"] },
-      '--log-level: got "wran"; must be one of error, warn, info, debug. Did you mean warn?',
+      '--log-level: must be one of error, warn, info, debug; got "wran". Did you mean warn?',
     ],
-    [{ args: ["--label", "gpu"] }, "--label: got"],
+    [{ args: ["--label", "gpu"] }, '; got ["gpu"]'],
     [{ args: ["--label", "a=1,a=2"] }, "each name once"],
     [{ args: ["--queue", "a,,b"] }, "none of them empty"],
-    [{ env: { OPAL_RETRY_BACKOFFS: "3,x" } }, "OPAL_RETRY_BACKOFFS: got"],
-    [{ env: { PERDURE_OPAL_ENGINE: '["a' } }, "PERDURE_OPAL_ENGINE: got"],
-    [{ args: ["--server", "localhost"] }, '--server: got "localhost"; must be an address such as'],
-    [{ args: ["--server", "host.example:4400"] }, '--server: got "host.example:4400"; must be an address such as'],
+    [
+      { env: { OPAL_RETRY_BACKOFFS: "3,x" } },
+      'OPAL_RETRY_BACKOFFS: must be a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]; got "3,x"',
+    ],
+    [{ env: { PERDURE_OPAL_ENGINE: '["a' } }, "PERDURE_OPAL_ENGINE: must be a program and its arguments, such as"],
+    [
+      { args: ["--server", "localhost"] },
+      '--server: must be an address such as https://perdure.example:4400; got "localhost"',
+    ],
+    [
+      { args: ["--server", "host.example:4400"] },
+      '--server: must be an address such as https://perdure.example:4400; got "host.example:4400"',
+    ],
     [
       { args: ["--server", "http://a b"] },
-      "--server: got something else (not shown, as it may hold a password); must be",
+      "--server: must be an address such as https://perdure.example:4400; got something else (not shown, as it may hold a password)",
     ],
-    [{ args: ["--server", "me:geheim@host"] }, "--server: got something else (not shown, as it may hold a password)"],
-    [{ args: ["--server", `pdr_01234567_geheim`] }, "--server: got something else (not shown, as it may hold"],
+    [{ args: ["--server", "me:geheim@host"] }, "4400; got something else (not shown, as it may hold a password)"],
+    [{ args: ["--server", `pdr_01234567_geheim`] }, "4400; got something else (not shown, as it may hold"],
     [
       { env: { PERDURE_DATA: "postgres://u:geheim@h/d" } },
-      "PERDURE_DATA: got an address (not shown, as it may hold a password); must be a directory",
+      "PERDURE_DATA: must be a directory (addresses are for --db); got an address (not shown, as it may hold a password)",
     ],
-    [file("server:\n  port: '80'"), 'perdure.yaml:2:3: server.port: got "80"; must be a whole number from 0 to 65535'],
-    [file("server:\n  lease: 15"), "perdure.yaml:2:3: server.lease: got 15; must be a time with its unit"],
-    [file("server: {insecure: 'no'}"), 'perdure.yaml:1:10: server.insecure: got "no"; must be true or false'],
+    [file("server:\n  port: '80'"), 'perdure.yaml:2:3: server.port: must be a whole number from 0 to 65535; got "80"'],
+    [
+      file("server:\n  lease: 15"),
+      "perdure.yaml:2:3: server.lease: must be a time with its unit, at least 300ms and at most 1h, such as 500ms, 30s, 5m, 2h or 1d; got 15",
+    ],
+    [file("server: {insecure: 'no'}"), 'perdure.yaml:1:10: server.insecure: must be true or false; got "no"'],
     [file("server:\n  prot: 80"), "perdure.yaml:2:3: server.prot: setting does not exist; did you mean server.port?"],
     [file("port: 80"), "perdure.yaml:1:1: port: setting does not exist; did you mean server.port?"],
     [file("servr: {}"), "perdure.yaml:1:1: servr: setting does not exist; did you mean server?"],
@@ -189,9 +204,9 @@ describe("a setting", () => {
     ],
     [file("zzzzzzzzzzz: 1"), "perdure.yaml:1:1: zzzzzzzzzzz: setting does not exist; see `perdure config`"],
     [file("__proto__: {polluted: 1}"), "perdure.yaml:1:1: __proto__: setting does not exist"],
-    [file("- a"), 'perdure.yaml:1:1: the file: got ["a"]; must be a map of settings'],
-    [file("server: 5"), "perdure.yaml:1:1: server: got 5; must be a map of settings, such as `host: …`"],
-    [file("token: [geheim]"), "perdure.yaml:1:1: token: got a value that is not shown"],
+    [file("- a"), 'perdure.yaml:1:1: the file: must be a map of settings, such as `data: …`; got ["a"]'],
+    [file("server: 5"), "perdure.yaml:1:1: server: must be a map of settings, such as `host: …`; got 5"],
+    [file("token: [geheim]"), "; got a value that is not shown"],
     [file("a: b: c"), "perdure.yaml:1:4: a second colon"],
   ])("with a mistake is refused: %j", (given, message) => {
     const told = refusal(given);
@@ -201,7 +216,9 @@ describe("a setting", () => {
 
   it("that a command does not use is not looked at, but all of the file is", () => {
     expect(load({ keys: ["data"], env: { PERDURE_PORT: "abc" } }).text("data")).toBe("./.perdure");
-    expect(refusal({ keys: ["data"], ...file("workers: -1") })).toContain("perdure.yaml:1:1: workers: got -1");
+    expect(refusal({ keys: ["data"], ...file("workers: -1") })).toMatch(
+      /perdure\.yaml:1:1: workers: must be .*; got -1/,
+    );
     expect(() => load({ keys: ["data"] }).integer("workers")).toThrow("the setting workers was not loaded");
   });
 
@@ -264,6 +281,6 @@ describe("the file", () => {
       '--config: file "none.yaml" does not exist; pass another, or leave it out',
     );
     expect(refusal({ env: { PERDURE_CONFIG: "none" } })).toContain('PERDURE_CONFIG: file "none" does not exist');
-    expect(refusal({ args: ["--config="] })).toContain('--config: got ""; must be a file');
+    expect(refusal({ args: ["--config="] })).toContain('--config: must be a file; got ""');
   });
 });

@@ -17,8 +17,8 @@ import { showBytes, showMemory, showSpan } from "./show-value.ts";
 
 /** A wrong value, and what is allowed; the caller adds the source of the value. */
 export class BadValue extends Error {
-  constructor(setting: Setting, given: unknown, allowed: string) {
-    super(`got ${shown(setting, given)}; must be ${allowed}`);
+  constructor(setting: Setting, given: unknown, allowed: string, hint = "") {
+    super(`must be ${allowed}; got ${shown(setting, given)}${hint}`);
   }
 }
 
@@ -92,7 +92,7 @@ function textOf(setting: TextSetting, given: unknown): string {
   if (oneOf !== undefined) {
     if (typeof given === "string" && oneOf.includes(given)) return given;
     const near = typeof given === "string" ? nearest(given, oneOf) : null;
-    throw new BadValue(setting, given, `one of ${oneOf.join(", ")}${near === null ? "" : `. Did you mean ${near}?`}`);
+    throw new BadValue(setting, given, `one of ${oneOf.join(", ")}`, near === null ? "" : `. Did you mean ${near}?`);
   }
   if (!isFilled(given)) throw new BadValue(setting, given, "a text of 1 to 4096 characters");
   if (fits !== undefined && !fits.test(given)) throw new BadValue(setting, given, fits.allowed);
@@ -122,10 +122,8 @@ function durationOf(setting: DurationSetting, given: unknown): number | null {
     ...(min > 0 ? [`at least ${showSpan(min)}`] : []),
     ...(max < Number.POSITIVE_INFINITY ? [`at most ${showSpan(max)}`] : []),
   ];
-  const allowed = [
-    `a time with its unit, such as 500ms, 30s, 5m, 2h or 1d${forever ? ", or forever" : ""}`,
-    ...(bounds.length > 0 ? [bounds.join(" and ")] : []),
-  ].join("; ");
+  const limits = bounds.length === 0 ? "" : `${bounds.join(" and ")}, `;
+  const allowed = `a time with its unit, ${limits}such as 500ms, 30s, 5m, 2h or 1d${forever ? ", or forever" : ""}`;
   let ms = Number.NaN;
   try {
     if (typeof given === "string") ms = toMs(given, setting.key);

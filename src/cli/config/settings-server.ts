@@ -144,7 +144,7 @@ export const SERVER_SETTINGS = [
     secret: "all",
     fits: {
       test: (text: string) => text.split(/[\s,]+/).every((each) => each === "" || isSecretText(each)),
-      allowed: `${SECRET_ALLOWED}; several with commas between them, the one that signs first`,
+      allowed: `${SECRET_ALLOWED} (several with commas between them, the one that signs first)`,
     },
     help: "The signing secret of the server; the same for all servers of a database.",
   },

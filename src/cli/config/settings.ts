@@ -20,7 +20,7 @@ const SHARED_SETTINGS = [
     value: "DIR",
     fits: {
       test: (text: string) => !/^[a-z][a-z0-9+.-]+:\/\//i.test(text),
-      allowed: "a directory; addresses are for --db",
+      allowed: "a directory (addresses are for --db)",
     },
     help: "The data directory.",
   },

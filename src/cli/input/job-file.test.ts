@@ -79,7 +79,7 @@ retry:
 
   it.each([
     ["", "job.yaml:1:1: the file is empty; write a job"],
-    ["- a", "job.yaml:1:1: got a list; write one job"],
+    ["- a", "job.yaml:1:1: must be one job, such as `argv: [./backup.sh]`, or `jobs:` with a list of them; got a list"],
     [
       "queue: a",
       "job.yaml:1:1: kind: it is missing; expected kind, such as exec, http or one of your own, or argv with a command.",

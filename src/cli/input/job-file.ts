@@ -63,7 +63,7 @@ export function jobsOf(file: YamlText): FileJob[] {
     const got = Array.isArray(value) ? "a list" : show(value);
     throw file.error(
       [],
-      `got ${got}; write one job, such as \`argv: [./backup.sh]\`, or \`jobs:\` with a list of them`,
+      `must be one job, such as \`argv: [./backup.sh]\`, or \`jobs:\` with a list of them; got ${got}`,
     );
   }
   try {

@@ -1,6 +1,5 @@
 /** Options that several commands share: the retry policy, times, and `--env`. */
 import type { Duration } from "../../core/duration.ts";
-import { show } from "../../core/errors.ts";
 import { MAX_KEY, MAX_NAME } from "../../core/names.ts";
 import type { PolicyFields, PresetName } from "../../core/policy/policy.ts";
 import { PRESET_NAMES } from "../../core/policy/presets.ts";
@@ -144,7 +143,8 @@ export function envOf(words: readonly string[], from: Io["env"]): Record<string,
     const name = at < 0 ? word : word.slice(0, at);
     const value = at < 0 ? from[name] : word.slice(at + 1);
     if (!/^[A-Za-z_]\w*$/.test(name)) {
-      throw usageError(`--env: got ${show(word)}; a name has letters, digits and _, and does not begin with a digit`);
+      const rule = "where NAME has letters, digits and _, and does not begin with a digit";
+      throw valueError("--env", word, `NAME or NAME=VALUE, ${rule}`);
     }
     if (value === undefined) throw usageError(`--env ${name}: not set in this environment; pass ${name}=VALUE`);
     env[name] = value;

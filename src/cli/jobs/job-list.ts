@@ -3,13 +3,13 @@
 import type { Perdure } from "../../core/api.ts";
 import { asOneOf } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
-import { PerdureError, show } from "../../core/errors.ts";
+import { PerdureError } from "../../core/errors.ts";
 import { FILTER_RULES, type FilterOption, type JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import { originTag } from "../../dialects/shared.ts";
 import { isId } from "../../lib/id.ts";
 import type { Arguments, CommandOption } from "../command.ts";
-import { conflictError, usageError } from "../exit.ts";
+import { conflictError, usageError, valueError } from "../exit.ts";
 import { asReference, fullId } from "./job-reference.ts";
 
 const DEFAULT_LIMIT = 20;
@@ -155,7 +155,5 @@ export function instantOf(given: Arguments, name: string, now: number): number |
   // Node takes a date alone for UTC, and with a time for local.
   const at = DATE.test(text) ? Date.parse(text.includes("T") ? text : `${text}T00:00`) : Number.NaN;
   if (!Number.isNaN(at)) return at;
-  throw usageError(
-    `--${name}: got ${show(text)}; must be a time ago, such as 30m, or an instant, such as 2026-11-16T09:00:00Z`,
-  );
+  throw valueError(`--${name}`, text, "a time ago, such as 30m, or an instant, such as 2026-11-16T09:00:00Z");
 }

@@ -57,9 +57,9 @@ function disagreement(agreed: string, given: string | undefined): string {
   const others = agreed === "database" ? "in the database" : "in another directory";
   const advice =
     agreed === "database"
-      ? "start this one with --outputs database"
-      : "pass the same directory, shared by all hosts, with --outputs";
-  return `--outputs: got ${given ?? "nothing"}; the servers of this database keep files of attempts ${others}: ${advice}`;
+      ? "Start this one with --outputs database"
+      : "Pass the same directory, shared by all hosts, with --outputs";
+  return `--outputs: the servers of this database keep files of attempts ${others}; got ${given ?? "nothing"}. ${advice}`;
 }
 
 // Where files of attempts lie, for a command that opens the store itself: beside a SQLite file; with PostgreSQL where

@@ -4,7 +4,7 @@ import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
 import { exec, http } from "../../core/input/builtin.ts";
 import { type AnyTask, isTask } from "../../core/task/task.ts";
-import { missingFileError, usageError } from "../exit.ts";
+import { missingFileError, usageError, valueError } from "../exit.ts";
 
 const BUILT_IN: Readonly<Record<string, AnyTask>> = { exec: exec as AnyTask, http: http as AnyTask };
 
@@ -14,9 +14,7 @@ export async function loadTasks(paths: readonly string[], kinds: readonly string
   for (const kind of kinds) {
     const builtIn = BUILT_IN[kind];
     if (builtIn === undefined) {
-      throw usageError(
-        `--kind: got ${kind}; must be exec or http; other kinds are tasks of modules: --tasks ./tasks.js`,
-      );
+      throw valueError("--kind", kind, "exec or http (other kinds are tasks of modules: --tasks ./tasks.js)");
     }
     tasks.set(kind, builtIn);
   }

@@ -90,7 +90,7 @@ function listOf(given: Arguments, outcomes: readonly PlayedOutcome[] | null): Sc
 function failing(rate: number, outcomes: readonly PlayedOutcome[] | null, random: () => number): Scenario["next"] {
   const good = outcomes?.find(({ isSuccess }) => isSuccess);
   if (good !== undefined) {
-    throw usageError(`--outcomes: with --failure-rate only failures are allowed, got ${good.word}; leave it out`);
+    throw usageError(`--outcomes: with --failure-rate, must be failures; got ${good.word}`);
   }
   const [first = FAIL, ...others] = outcomes ?? [];
   return failingAt(rate, [first, ...others], OK, random);

@@ -2,7 +2,7 @@
  *  file; mistakes name the option. */
 
 import { isAbsolute, resolve } from "node:path";
-import { ConfigError, show } from "../../core/errors.ts";
+import { ConfigError } from "../../core/errors.ts";
 import { jsonFault } from "../../lib/json-text.ts";
 import type { Arguments, CommandContext, CommandOption } from "../command.ts";
 import { conflictError, missingFileError, requirementError, usageError, valueError } from "../exit.ts";
@@ -216,7 +216,7 @@ export function pairsOf(given: Arguments, option: "param" | "label" | "annotatio
     const at = word.indexOf("=");
     const isJson = option === "param" && at > 1 && word[at - 1] === ":";
     const name = word.slice(0, Math.max(0, isJson ? at - 1 : at));
-    if (at < 0 || name === "") throw usageError(`--${option}: got ${show(word)}; write NAME=VALUE`);
+    if (at < 0 || name === "") throw valueError(`--${option}`, word, "NAME=VALUE");
     if (name in pairs) throw usageError(`--${option}: ${name} can be used only once`);
     const value = word.slice(at + 1);
     pairs[name] = isJson ? jsonOf(value, `--${option} ${name}`) : value;

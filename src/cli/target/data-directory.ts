@@ -25,7 +25,7 @@ export interface DataDir {
 export function dataAt(dir: string, source: string, cwd: string): DataDir {
   const from = source === "default" ? null : source;
   // Not shown: there may be a password in it.
-  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(dir)) throw usageError(`${from}: got an address; must be a directory`);
+  if (/^[a-z][a-z0-9+.-]+:\/\//i.test(dir)) throw usageError(`${from}: must be a directory; got an address`);
   if (dir.trim() === "" || dir.includes("\0")) throw valueError(from ?? "--data", dir, "a directory");
   const path = resolve(cwd, dir);
   return { given: dir, from, path, file: join(path, DATABASE) };

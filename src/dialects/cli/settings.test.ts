@@ -75,20 +75,23 @@ it("have roles from files and directories", () => {
 });
 
 it.each([
-  ["attune: { retry: { jitter_factor: 1 } }", "attune.retry.jitter_factor: got 1; must be a number from 0 to 0.999"],
+  ["attune: { retry: { jitter_factor: 1 } }", "attune.retry.jitter_factor: must be a number from 0 to 0.999; got 1"],
   [
     "attune: { retry: { base_backoff_secs: '1' } }",
-    'attune.retry.base_backoff_secs: got "1"; must be a number from 0 to 86400',
+    'attune.retry.base_backoff_secs: must be a number from 0 to 86400; got "1"',
   ],
   ["attune: { retry: { backoff_multiplier: .nan } }", "is not a JSON number"],
   ["attune: { retry: { baseBackoffSecs: 1 } }", "did you mean attune.retry.base_backoff_secs?"],
-  ["fluster: { default_max_retries_failure: -1 }", "got -1; must be a whole number from 0 to 999999"],
+  ["fluster: { default_max_retries_failure: -1 }", "must be a whole number from 0 to 999999; got -1"],
   [
     "fluster: { default_max_retries_failure: 1000000 }",
-    "default_max_retries_failure: got 1000000; must be a whole number",
+    "default_max_retries_failure: must be a whole number from 0 to 999999; got 1000000",
   ],
   ["agent:\n  roles: [nosuch.yaml]", 'perdure.yaml:2:3: agent.roles: "nosuch.yaml" does not exist; change'],
-  ["opal: { retryBackoffs: [] }", "perdure.yaml:1:9: opal.retryBackoffs: got []; must be a list of 1 to 100 numbers"],
+  [
+    "opal: { retryBackoffs: [] }",
+    "perdure.yaml:1:9: opal.retryBackoffs: must be a list of 1 to 100 numbers from 0 to 86400, such as [3, 8, 15]; got []",
+  ],
   ["agent: { retry: { legionry: {} } }", "did you mean agent.retry.legionary"],
 ])("are refused if they are invalid: %s", (text, message) => {
   expect(() => settings({ "perdure.yaml": text })).toThrow(message);

@@ -3,7 +3,7 @@
 import { FileContext } from "../../../cli/apply/file-context.ts";
 import type { CommandContext } from "../../../cli/command.ts";
 import { loadConfig } from "../../../cli/config/config.ts";
-import { type CliError, usageError } from "../../../cli/exit.ts";
+import { type CliError, usageError, valueError } from "../../../cli/exit.ts";
 import { POLICY_OPTIONS } from "../../../cli/input/shared-options.ts";
 import { givenOptions, inputOf } from "../../../cli/submit/entry-from-options.ts";
 import { isPlain, nearest } from "../../../core/check.ts";
@@ -52,7 +52,7 @@ export async function actionEntry(
       throw usageError(`--${option} cannot be used with an action; its options are in ${action.file.file}`);
   }
   const parameters = (await inputOf(context)) ?? {};
-  if (!isPlain(parameters)) throw usageError(`--input: got ${show(parameters)}; must be an object of parameters`);
+  if (!isPlain(parameters)) throw valueError("--input", parameters, "an object of parameters");
   const settings = await settingsOf();
   const { jobs, notes } = readAction(action, { parameters: parameters as Record<string, unknown>, settings });
   const [entry] = jobs as readonly [ReadEntry];

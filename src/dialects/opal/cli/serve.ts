@@ -47,7 +47,7 @@ export async function openRuntimeFolder(
   const given = config.text("opal.runtime");
   if (given === undefined) return null;
   const blame = config.blameOf("opal.runtime");
-  if (given.trim() === "" || given.includes("\0")) throw usageError(`${blame}: got an empty text; must be a directory`);
+  if (given.trim() === "" || given.includes("\0")) throw usageError(`${blame}: must be a directory; got an empty text`);
   const path = resolve(cwd, given);
   for (const { what, path: other } of others) {
     const [ours, theirs] = [real(path), real(resolve(cwd, other))];
