@@ -148,6 +148,12 @@ describe("imports", () => {
     expect(kit.map(show)).toEqual([]);
   });
 
+  it("of the command line reach the store through `store/open.ts`, except where servers are started", () => {
+    const toStore = ours.filter(({ file, target }) => folderOf(file) === "cli" && folderOf(target) === "store");
+    const direct = toStore.filter(({ target }) => target !== "src/store/open.ts");
+    expect(direct.filter(({ file }) => !file.startsWith("src/cli/serve/")).map(show)).toEqual([]);
+  });
+
   it("of the library reach the settings of the dialects, and nothing else of them", () => {
     const reaching = ours.filter(
       ({ file, target }) => folderOf(file) === "embedded" && folderOf(target) === "dialects",

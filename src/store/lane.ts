@@ -1,16 +1,12 @@
 /** Lanes: jobs of one namespace, queue, kind and set of labels wait in one lane. A claim scans those that its session
  *  can serve, starting where the last scan ended. */
-import { CPU_LABEL, MEMORY_LABEL } from "../core/input/resources.ts";
+import type { NewLane } from "../core/job/lane.ts";
 
-export interface Lane {
+export { type Capability, labelText, laneName, type NewLane, serves } from "../core/job/lane.ts";
+
+export interface Lane extends NewLane {
   readonly no: number;
-  readonly namespace: string;
-  readonly queue: string;
-  readonly kind: string;
-  readonly labels: Readonly<Record<string, string>>;
 }
-
-export type NewLane = Omit<Lane, "no">;
 
 export interface LaneUseQuery {
   readonly namespace: string;
@@ -25,38 +21,6 @@ export interface LaneUse {
   readonly owned: number;
   /** For each lane in the query. */
   readonly exists: readonly boolean[];
-}
-
-/** What a session can serve. */
-export interface Capability {
-  readonly namespace: string;
-  readonly kinds: readonly string[];
-  /** Null: every queue of its namespace. */
-  readonly queues: readonly string[] | null;
-  readonly labels: Readonly<Record<string, string>>;
-}
-
-export function serves(session: Capability, lane: NewLane): boolean {
-  if (lane.namespace !== session.namespace || !session.kinds.includes(lane.kind)) return false;
-  if (session.queues !== null && !session.queues.includes(lane.queue)) return false;
-  return Object.entries(lane.labels).every(([name, value]) =>
-    isNeed(name) ? Number(session.labels[name]) >= Number(value) : session.labels[name] === value,
-  );
-}
-
-/** Labels that state how much of a worker's cpu or memory each job needs: the worker must have at least that much. */
-function isNeed(label: string): boolean {
-  return label === CPU_LABEL || label === MEMORY_LABEL;
-}
-
-/** Labels as text, the same for the same labels in any order. */
-export function labelText(labels: Readonly<Record<string, string>>): string {
-  const names = Object.keys(labels).sort();
-  return names.length === 0 ? "{}" : JSON.stringify(Object.fromEntries(names.map((name) => [name, labels[name]])));
-}
-
-export function laneName({ namespace, queue, kind, labels }: NewLane): string {
-  return JSON.stringify([namespace, queue, kind, labelText(labels)]);
 }
 
 /** The lanes of one claim, and whether more remain. */

@@ -16,6 +16,7 @@ export {
 export { MirrorFolder, MirrorRefused } from "../files/mirror-folder.ts";
 export { driverName, holdLock } from "./sqlite/driver.ts";
 export { DATA_DIRECTORY, keepFromGit } from "./sqlite/open.ts";
+export type { Store } from "./store.ts";
 
 export interface OpenStore {
   readonly url: string | undefined;

@@ -3,8 +3,8 @@
 import type { Perdure } from "../../core/api.ts";
 import { showMs } from "../../core/duration.ts";
 import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/input/resources.ts";
+import { laneName, serves } from "../../core/job/lane.ts";
 import type { JobInfo, QueueCounts, SessionRow } from "../../core/job/views.ts";
-import { laneName, serves } from "../../store/lane.ts";
 import { workerState } from "../output/job-text.ts";
 import { eachQueue, eachWorker } from "../target/pages.ts";
 import { type CheckResult, note, ok, problem, warning } from "./finding.ts";

@@ -1,7 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type Failure, failure } from "../../core/decision/failure.ts";
-import type { JobInfo } from "../../core/job/views.ts";
-import type { AttemptRow } from "../../store/store.ts";
+import type { AttemptRow, JobInfo } from "../../core/job/views.ts";
 import { exitCodeOfJob } from "./run-context.ts";
 
 const exit = (exitCode: number) => failure({ kind: "exit", message: "m", exitCode });

@@ -4,10 +4,10 @@
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
 import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/input/resources.ts";
+import { serves } from "../../core/job/lane.ts";
 import type { JobInfo, SessionRow } from "../../core/job/views.ts";
 import { sleep } from "../../lib/clock.ts";
 import { systemClock } from "../../lib/system-clock.ts";
-import { serves } from "../../store/lane.ts";
 import { RUNTIME } from "../../worker/work-options.ts";
 import { shellWord } from "../output/job-text.ts";
 import { eachQueue, eachWorker } from "../target/pages.ts";

@@ -6,8 +6,7 @@ import { closeSync, fstatSync, lstatSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve } from "node:path";
 import type { Scope } from "../../core/access.ts";
 import { hashOf, newToken } from "../../server/tokens.ts";
-import { flushFileSync, writeDurably } from "../../store/open.ts";
-import type { Store } from "../../store/store.ts";
+import { flushFileSync, type Store, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
 import { NOTE_BYTES, openPlainSync, readOpen } from "../input/read-file.ts";
 
