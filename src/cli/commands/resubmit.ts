@@ -4,7 +4,7 @@ import type { Perdure } from "../../core/api.ts";
 import { show } from "../../core/errors.ts";
 import { exec } from "../../core/input/builtin.ts";
 import type { ExecInput } from "../../core/input/exec-input.ts";
-import { RESUBMIT } from "../../dialects/cli/registry.ts";
+import { RESUBMIT, withDialectHelp } from "../../dialects/cli/registry.ts";
 import { type DialectSettings, dialectSettingsFrom } from "../../dialects/settings.ts";
 import { localDialectSettings } from "../apply/dialect-settings.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
@@ -18,12 +18,6 @@ export const resubmit: CliCommand = {
   name: "resubmit",
   summary: "Submit a copy of a job, with changes",
   usage: "perdure resubmit ID [OPTIONS] [-- COMMAND [ARGS…]]",
-  about:
-    "Prints the id of the new job. Except for what is changed, it has the same input, policy, queue, labels, tags, timeout and " +
-    "annotations, and the same parent unless that has ended. Its own budget starts from zero; a budget of a parent is shared " +
-    "as before. With --role, retry, budget, model, tier and timeout of the previous role are replaced by those of the new " +
-    "one; what the task itself set stays. `perdure ps --resubmit-of ID` lists the copies of a job. To run the same job again, " +
-    "use `perdure redrive`.",
   options: [
     ...RESUBMIT.options,
     {
@@ -36,12 +30,16 @@ export const resubmit: CliCommand = {
     ...TARGET,
     ...READING,
   ],
-  examples: [
-    'perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --prompt "In one page"',
-    "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --model small -- ./agent",
-    "perdure resubmit write-tests --role reviewer -f roles.yaml",
-    "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --max-attempts 9 --timeout 2h",
-  ],
+  ...withDialectHelp("resubmit", {
+    about:
+      "Prints the id of the new job. Except for what is changed, it has the same input, policy, queue, labels, tags, timeout and " +
+      "annotations, and the same parent unless that has ended. Its own budget starts from zero; a budget of a parent is shared " +
+      "as before. `perdure ps --resubmit-of ID` lists the copies of a job. To run the same job again, use `perdure redrive`.",
+    examples: [
+      "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g -- ./backup.sh --full",
+      "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --max-attempts 9 --timeout 2h",
+    ],
+  }),
 
   async run(context) {
     const { given, io, out } = context;

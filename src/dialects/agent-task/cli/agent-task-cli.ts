@@ -40,6 +40,16 @@ export const agentTaskCli: DialectCli = {
       about: "-o yaml prints a job that came from an AgentTask as its manifest with its status.",
       examples: ["perdure get -o agent-task,yaml job_01m7gekg9zevv9a6xvvwmt1v8g"],
     },
+    resubmit: {
+      about:
+        "With --role, retry, budget, model, tier and timeout of the previous role are replaced by those of the new one; " +
+        "what the task itself set stays.",
+      examples: [
+        'perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --prompt "In one page"',
+        "perdure resubmit job_01m7gekg9zevv9a6xvvwmt1v8g --model small -- ./agent",
+        "perdure resubmit write-tests --role reviewer -f roles.yaml",
+      ],
+    },
   },
   describe: async (out, job) => (await import("./page.ts")).printAgentTask(out, job),
   resubmit: {
