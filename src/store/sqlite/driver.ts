@@ -27,8 +27,36 @@ type DatabaseClass = new (path: string, options: { timeout: number }) => Databas
 
 export async function openDatabase(path: string): Promise<Database> {
   const DatabaseSync = await loadDriver();
+  class LazyDatabase extends DatabaseSync {
+    override prepare(sql: string): SqlStatement {
+      return new LazyStatement(() => super.prepare(sql));
+    }
+  }
   // Locks of other processes are awaited on the event loop, never inside SQLite: see writer.ts.
-  return new DatabaseSync(path, { timeout: 0 });
+  return new LazyDatabase(path, { timeout: 0 });
+}
+
+const METHODS = ["run", "get", "all", "iterate", "setReturnArrays"] as const;
+
+/** A statement that SQLite compiles at its first use: a store has about 200, and a command uses a few of them. Afterwards each
+ *  method is the driver's own. */
+class LazyStatement implements SqlStatement {
+  declare run: SqlStatement["run"];
+  declare get: SqlStatement["get"];
+  declare all: SqlStatement["all"];
+  declare iterate: SqlStatement["iterate"];
+  declare setReturnArrays: SqlStatement["setReturnArrays"];
+
+  constructor(prepare: () => SqlStatement) {
+    const methods = this as Record<(typeof METHODS)[number], (...values: never[]) => unknown>;
+    for (const name of METHODS) {
+      methods[name] = (...values) => {
+        const statement = prepare();
+        for (const each of METHODS) methods[each] = statement[each].bind(statement);
+        return methods[name](...values);
+      };
+    }
+  }
 }
 
 /** Rolls back unless SQLite already has, as it does when the disk fails: the first error is the one to report. */
