@@ -38,12 +38,14 @@ describe("a job of preset attune", () => {
       "  Retry reason: queue_timeout.",
       '  Decision: fail (rejected): noRetryOn "permission denied" matched "Permission denied"',
     ]);
-    const story = JSON.parse(await ask("explain", id, "--json"));
-    expect(story.retries).toMatchObject([
+    const explained = JSON.parse(await ask("explain", id, "--json"));
+    expect(explained.retries).toMatchObject([
       { attempt: 1, reason: "worker_heartbeat_stale", match: { list: "retryOn", entry: "heartbeat ... stale" } },
       { attempt: 2, reason: "queue_timeout", match: { line: "worker did not pick up task" } },
     ]);
-    expect(story.attempts[2]).toMatchObject({ match: { by: "list", list: "noRetryOn", entry: "permission denied" } });
+    expect(explained.attempts[2]).toMatchObject({
+      match: { by: "list", list: "noRetryOn", entry: "permission denied" },
+    });
     expect(await ask("events", id)).toMatch(
       /attempt\.failed, job\.retry_scheduled +run 1, next after 1 ms, by retryOn "heartbeat \.\.\. stale": Worker heartbeat/,
     );

@@ -1,4 +1,4 @@
-/** `perdure tree`, `perdure usage`, and the words of submit and ps about parents, resources and annotations. */
+/** `perdure tree`, `perdure usage`, and the options of submit and ps for parents, resources and annotations. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -20,7 +20,7 @@ async function submitted({ ask }: Where, ...argv: string[]): Promise<string> {
 }
 
 describe.each(KINDS)("families on %s", (kind) => {
-  it("are made by --parent, and shown by tree and ps", async () => {
+  it("are created by --parent, and shown by tree and ps", async () => {
     const where = await openWhere(kind);
     const top = await submitted(where, "top");
     const left = await submitted(where, "left", "--parent", top, "--key", "l");
@@ -43,7 +43,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect(cut.stderr).toContain("more than 2 jobs");
   });
 
-  it("have the names of the documents that they came from, in tree and describe", async () => {
+  it("have the names from their documents in tree and describe", async () => {
     const where = await openWhere(kind);
     const agent = "apiVersion: a/v1\nkind: AgentTask\nmetadata: { name: plan }\nspec: { command: [sh, -c, 'a; b'] }\n";
     writeFileSync(join(where.dir, "agent.yaml"), agent);
@@ -63,7 +63,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     }
   });
 
-  it("tell the keys of children as they were given", async () => {
+  it("show the keys of children as they were passed", async () => {
     const where = await openWhere(kind);
     const top = await submitted(where, "top", "--key", "all");
     const child = await submitted(where, "part", "--parent", top, "--key", "p1");
@@ -82,7 +82,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     }
   });
 
-  it("show a child's failure reason in tree, describe and the parent's status without asking for each child", async () => {
+  it("show a child's failure reason in tree, describe and the parent's status without a request per child", async () => {
     const where = await openWhere(kind);
     const top = await submitted(where, "top");
     const bad = task("bad", () => {
@@ -146,7 +146,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect(late.stderr).toContain("ended");
   });
 
-  it("are not stored by half: a file with a parent that is not there, or has ended, stores nothing", async () => {
+  it("are not stored in part: a file with a parent that does not exist or has ended stores nothing", async () => {
     const where = await openWhere(kind);
     const ended = await submitted(where, "top");
     await where.ask("cancel", ended);
@@ -158,7 +158,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect((await where.library.jobs()).jobs).toHaveLength(1);
   });
 
-  it("keep resources and annotations, and refuse what is none", async () => {
+  it("keep resources and annotations, and refuse invalid ones", async () => {
     const where = await openWhere(kind);
     const id = await submitted(where, "big", "--cpu", "1.5", "--memory", "2g", "--annotation", "owner=Ada Ł");
     const job = await (await where.library.job(id)).get();
@@ -178,7 +178,7 @@ describe.each(KINDS)("families on %s", (kind) => {
     expect((await where.library.jobs()).jobs).toHaveLength(1);
   });
 
-  it("tell usage of a running job, which ends when its budget is spent", async () => {
+  it("report usage of a running job, which ends when its budget is spent", async () => {
     const where = await openWhere(kind);
     const started = gate();
     const stopped = gate<string>();

@@ -1,5 +1,5 @@
-/** The two things that commands speak to, each with a worker for commands: data of this machine, and a server. And command
- *  lines that go on while a test does other things. */
+/** The two targets of commands, each with a worker for commands: a local data directory and a server. And commands that
+ *  run while a test does other things. */
 import { mkdtempSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -18,13 +18,13 @@ import { testIo } from "./kit.ts";
 
 export interface TestTarget {
   readonly perdure: Face;
-  /** Of the test's own; scripts run in it. */
+  /** The directory of the test; scripts run in it. */
   readonly dir: string;
-  /** What makes the command line find it. */
+  /** The variables that select this target for a command. */
   readonly env: Readonly<Record<string, string>>;
   /** Starts a worker for commands and these tasks. */
   work(tasks?: readonly AnyTask[]): Promise<void>;
-  /** Submits one, with up to three runs. */
+  /** Submits a shell script, with up to three attempts. */
   script(script: string, options?: SubmitOptions): Promise<JobHandle<unknown>>;
   close(): Promise<void>;
 }
@@ -75,31 +75,31 @@ export async function serverTarget(): Promise<TestTarget & { readonly url: strin
 export interface Running {
   readonly io: ReturnType<typeof testIo>;
   readonly ended: Promise<number>;
-  /** Resolves when either stream has said it. */
-  says(text: string): Promise<void>;
+  /** Resolves when stdout or stderr contains the text. */
+  untilPrinted(text: string): Promise<void>;
 }
 
 export function startMain(argv: readonly string[], parts: Partial<Io> = {}): Running {
   const io = testIo(parts);
   const ended = main(argv, io);
-  return { io, ended, says: (text) => untilSaid(io, ended, text) };
+  return { io, ended, untilPrinted: (text) => untilPrinted(io, ended, text) };
 }
 
-async function untilSaid({ stdout, stderr }: Running["io"], ended: Promise<number>, text: string): Promise<void> {
-  const isSaid = () => stdout.text.includes(text) || stderr.text.includes(text);
+async function untilPrinted({ stdout, stderr }: Running["io"], ended: Promise<number>, text: string): Promise<void> {
+  const isPrinted = () => stdout.text.includes(text) || stderr.text.includes(text);
   const over = new AbortController();
-  const said = new Promise<void>((resolve) => {
-    const look = () => isSaid() && resolve();
+  const printed = new Promise<void>((resolve) => {
+    const check = () => isPrinted() && resolve();
     for (const stream of [stdout, stderr]) {
-      stream.on("kept", look);
-      over.signal.addEventListener("abort", () => stream.off("kept", look));
+      stream.on("kept", check);
+      over.signal.addEventListener("abort", () => stream.off("kept", check));
     }
-    look();
+    check();
   });
-  await Promise.race([said, ended]);
+  await Promise.race([printed, ended]);
   over.abort();
-  if (!isSaid()) throw new Error(`it ended without saying ${text}: ${stdout.text}${stderr.text}`);
+  if (!isPrinted()) throw new Error(`it ended without printing ${text}: ${stdout.text}${stderr.text}`);
 }
 
-/** Holds a script up until the file is there. */
+/** Shell code that waits until the file exists. */
 export const untilThere = (file: string) => `while [ ! -e ${file} ]; do sleep 0.1; done`;

@@ -1,4 +1,4 @@
-/** `perdure logs --follow`, on data of this machine and on a server. */
+/** `perdure logs --follow`, on a local data directory and on a server. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -7,9 +7,10 @@ import { inFull } from "../tier.ts";
 import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";
 import { perdure as ask, DANGEROUS, Kept } from "./kit.ts";
 
-const logging = task("logging", (_: undefined, ctx) => ctx.log("a line of its own"));
-/** Logs a line, and another when it is let go on; fails the first time. */
+const logging = task("logging", (_: undefined, ctx) => ctx.log("a line from the handler"));
+/** Each lets a waiting attempt of `steps` continue. */
 const letGo: (() => void)[] = [];
+/** Logs a line, and another when it may continue; fails the first time. */
 const steps = task("steps", async (_: undefined, ctx) => {
   ctx.log(`attempt ${ctx.attempt} began`);
   await new Promise<void>((resolve) => letGo.push(resolve));
@@ -38,22 +39,22 @@ describe.each(
       `echo first; echo aside >&2; ${untilThere("go1")}; echo second; ${untilThere("go2")}; printf 'no end of line'`,
     );
     const following = follow(job.id);
-    await following.says("first");
-    await following.says("aside");
+    await following.untilPrinted("first");
+    await following.untilPrinted("aside");
     expect(following.io.stdout.text).not.toContain("second");
     go("go1");
-    await following.says("second");
+    await following.untilPrinted("second");
     go("go2");
     expect(await following.ended).toBe(0);
     expect(following.io.stdout.text.replace("aside\n", "")).toBe("first\nsecond\nno end of line");
     expect(following.io.stderr.text).toBe("");
   }, 120_000);
 
-  it("goes on with the next run, and says when one begins", async () => {
+  it("continues with the next attempt, and prints when one begins", async () => {
     const script = `echo run $PERDURE_ATTEMPT; ${untilThere("go$PERDURE_ATTEMPT.x")}; seq 1000; [ $PERDURE_ATTEMPT = 3 ]`;
     const job = await target.script(script);
     const following = follow(job.id);
-    await following.says("run 1\n");
+    await following.untilPrinted("run 1\n");
     for (const n of [1, 2, 3]) go(`go${n}.x`);
     expect(await following.ended).toBe(0);
     const numbers = Array.from({ length: 1_000 }, (_, i) => `${i + 1}\n`).join("");
@@ -61,7 +62,7 @@ describe.each(
     expect(following.io.stderr.text).toBe(`attempt 2 of ${job.id} (echo run)\nattempt 3 of ${job.id} (echo run)\n`);
   }, 120_000);
 
-  it("follows one run only with --attempt", async () => {
+  it("follows only one attempt with --attempt", async () => {
     const job = await target.script("echo run $PERDURE_ATTEMPT; [ $PERDURE_ATTEMPT = 2 ]");
     const following = follow(job.id, "--attempt", "1");
     expect(await following.ended).toBe(0);
@@ -71,7 +72,7 @@ describe.each(
     expect(late).toMatchObject({ code: 1, stdout: "", stderr: expect.stringContaining("has no attempt 9") });
   }, 120_000);
 
-  it("waits for the first run of a job that never ran", async () => {
+  it("waits for the first attempt of a job that never ran", async () => {
     const job = await target.script("echo begun", { delay: "1h" });
     const following = follow(job.id);
     await target.perdure.retry(job.id);
@@ -79,7 +80,7 @@ describe.each(
     expect(following.io.stdout.text).toBe("begun\n");
   }, 120_000);
 
-  it("of a job that has ended shows the last run, and of one that never ran says so", async () => {
+  it("shows the last attempt of a job that has ended, and reports one that never ran", async () => {
     const job = await target.script("echo run $PERDURE_ATTEMPT; [ $PERDURE_ATTEMPT = 2 ]");
     await job.result();
     expect(await ask(["logs", "-f", job.id], { env: target.env })).toEqual({ code: 0, stdout: "run 2\n", stderr: "" });
@@ -89,7 +90,7 @@ describe.each(
     expect(said).toMatchObject({ code: 1, stderr: `perdure logs: ${never.id} ended without an attempt\n` });
   }, 120_000);
 
-  it("shows one stream only, or objects, or what a handler logged", async () => {
+  it("shows only one stream, or JSON objects, or the log of a handler", async () => {
     const job = await target.script("printf 'a\\342\\202'; sleep 0.1; printf '\\254\\n'; echo b >&2");
     await job.result();
     expect((await ask(["logs", "-f", "--stderr", job.id], { env: target.env })).stdout).toBe("b\n");
@@ -103,7 +104,7 @@ describe.each(
     const logged = await target.perdure.submit(logging);
     const following = follow(logged.id);
     expect(await following.ended).toBe(0);
-    expect(following.io.stdout.text).toContain("a line of its own");
+    expect(following.io.stdout.text).toContain("a line from the handler");
   }, 120_000);
 
   it("shows what a task logs while it runs, over all attempts, each line once", async () => {
@@ -111,7 +112,7 @@ describe.each(
     const job = await target.perdure.submit(steps, undefined, { retry });
     const following = follow(job.id);
     for (const attempt of [1, 2]) {
-      await following.says(`attempt ${attempt} began`);
+      await following.untilPrinted(`attempt ${attempt} began`);
       const now = await ask(["logs", job.id], { env: target.env });
       expect(now).toMatchObject({
         code: 0,
@@ -126,7 +127,7 @@ describe.each(
     expect(json).toMatchObject({ attempt: 2, log: expect.stringContaining("attempt 2 goes on") });
   }, 120_000);
 
-  it("sends nothing dangerous to a terminal, and every byte into a pipe", async () => {
+  it("sends no control characters to a terminal, and every byte into a pipe", async () => {
     const job = await target.script("printf '\\033[2J\\302\\233x\\r\\n'");
     await job.result();
     const shown = await ask(["logs", "-f", job.id], { env: target.env, isTTY: true });
@@ -134,7 +135,7 @@ describe.each(
     expect(shown.stdout).not.toMatch(DANGEROUS);
   }, 120_000);
 
-  it("ends quietly when nobody reads it any more", async () => {
+  it("ends quietly when its output is closed", async () => {
     const job = await target.script(`echo up; ${untilThere("never")}`);
     const following = startMain(["logs", "-f", job.id], { env: target.env, stdout: new Kept(0) });
     expect(await following.ended).toBe(0);

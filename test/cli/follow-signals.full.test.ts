@@ -1,4 +1,5 @@
-/** Signals to commands that go on, on a server and on data: Ctrl-C cancels a run of ours, all else only ends the looking. */
+/** Signals to commands that follow jobs, on a server and on a local data directory: Ctrl-C cancels the job of `perdure run`;
+ *  any other command only stops following. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
@@ -22,7 +23,7 @@ const startRun = (script: string, ...options: string[]): Program =>
 describe("perdure run on a server", () => {
   it("cancels its job on Ctrl-C, and exits with 130 when it has ended", async () => {
     const program = startRun(`echo up; ${untilThere("never")}`, "--json");
-    await program.says("up");
+    await program.untilPrinted("up");
     program.kill("SIGINT");
     const said = await program.ended;
     expect(said.code).toBe(130);
@@ -35,10 +36,10 @@ describe("perdure run on a server", () => {
     ["SIGTERM", 143],
     ["SIGHUP", 129],
   ] as const)(
-    "leaves its job to the server on %s, and says how to follow it",
+    "leaves its job running on the server on %s, and prints how to follow it",
     async (signal, code) => {
       const program = startRun(`echo up; ${untilThere(`go-${signal}`)}; echo done`);
-      await program.says("up");
+      await program.untilPrinted("up");
       program.kill(signal);
       const said = await program.ended;
       const id = idIn(said);
@@ -46,7 +47,7 @@ describe("perdure run on a server", () => {
       expect(said.stderr).toContain(`follow it with \`perdure logs -f ${id}\``);
       expect(await stateOf(id)).toBe("running");
       const logs = startMain(["logs", "-f", id], { cwd: place.cwd, env: target.env });
-      await logs.says("up");
+      await logs.untilPrinted("up");
       writeFileSync(join(target.dir, `go-${signal}`), "");
       expect(await logs.ended).toBe(0);
       expect(logs.io).toMatchObject({ stdout: { text: "up\ndone\n" }, stderr: { text: "" } });
@@ -55,15 +56,15 @@ describe("perdure run on a server", () => {
     120_000,
   );
 
-  it("leaves the object of --json when it leaves the job, and the job when nobody reads", async () => {
+  it("prints the object of --json when it leaves the job, and leaves the job when its output is closed", async () => {
     const program = startRun(`echo up; ${untilThere("go-json")}`, "--json");
-    await program.says("up");
+    await program.untilPrinted("up");
     program.kill("SIGTERM");
     const said = await program.ended;
     expect(endingOf(said)).toMatchObject({ id: idIn(said), state: "running", exitCode: 143 });
     const script = `$PERDURE_CLI run --key unread -- sh -c 'echo a; ${untilThere("go-json")}; seq 10' | head -1`;
     const piped = startShell(place, script, target.env);
-    await piped.says("a");
+    await piped.untilPrinted("a");
     writeFileSync(join(target.dir, "go-json"), "");
     const { code, stdout, stderr } = await piped.ended;
     expect({ code, stdout }).toEqual({ code: 0, stdout: "a\n" });
@@ -72,9 +73,9 @@ describe("perdure run on a server", () => {
   }, 120_000);
 });
 
-// The three leave in the same way: on data of this machine one of them speaks for all.
+// All three stop in the same way, so one of them is enough on a local data directory.
 describe.each([
-  ["data of this machine", localTarget, ["events"]],
+  ["a local data directory", localTarget, ["events"]],
   ["a server", serverTarget, ["logs", "events", "wait"]],
 ] as const)("Ctrl-C on %s", (_, open, names) => {
   let other: TestTarget;
@@ -90,14 +91,14 @@ describe.each([
     wait: { argv: ["wait"], sign: "succeeded" },
   };
   it.each(names)(
-    "ends %s quietly with 130, and the job goes on",
+    "ends %s quietly with 130, and the job keeps running",
     async (name) => {
       const { argv, sign } = HOW[name];
       const job = await other.script(`echo up; ${untilThere("never")}`);
-      // A wait is under way when it tells of another job.
+      // `wait` has started when it reports the end of another job.
       const ids = name === "wait" ? [(await other.script("true")).id, job.id] : [job.id];
       const program = start({ cwd: other.dir, data: other.dir }, [...argv, ...ids], other.env);
-      await program.says(sign);
+      await program.untilPrinted(sign);
       program.kill("SIGINT");
       expect(await program.ended).toMatchObject({ code: 130, stderr: "" });
       expect((await job.get()).state).toBe("running");

@@ -1,4 +1,4 @@
-/** The other commands that go on, and those that wait or save, on data of this machine and on a server. */
+/** Other commands that follow jobs, and those that wait or save, on a local data directory and on a server. */
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished, vi } from "vitest";
@@ -9,7 +9,7 @@ import { inFull } from "../tier.ts";
 import { localTarget, serverTarget, startMain, type TestTarget, untilThere } from "./follow-kit.ts";
 import { perdure as ask, DANGEROUS, Kept, uncoloured } from "./kit.ts";
 
-/** A reader that goes away when it has seen this. */
+/** An output whose reader closes it after this text. */
 class Until extends Kept {
   readonly #text: string;
 
@@ -27,7 +27,7 @@ class Until extends Kept {
 describe.each(
   inFull([
     ["a server", serverTarget],
-    ["data of this machine", localTarget],
+    ["a local data directory", localTarget],
   ]),
 )("on %s", (_, open) => {
   let target: TestTarget;
@@ -41,10 +41,10 @@ describe.each(
   const askHere = (argv: readonly string[]) => ask(argv, { env: target.env, cwd: target.dir });
 
   describe("events --follow", () => {
-    it("shows what there was, then what comes, one object a line, and ends with the job", async () => {
+    it("shows past events, then new ones, one object per line, and ends with the job", async () => {
       const job = await target.script(untilThere("go-events"));
       const following = startMain(["events", "-f", "--json", job.id], { env: target.env });
-      await following.says("attempt.started");
+      await following.untilPrinted("attempt.started");
       go("go-events");
       expect(await following.ended).toBe(0);
       const events = following.io.stdout.text
@@ -54,12 +54,12 @@ describe.each(
       expect(events.map(({ name }) => name)).toEqual(["job.submitted", "attempt.started", "attempt.succeeded"]);
     }, 120_000);
 
-    it("shows the last of all, as many as wanted, in lines that fit the terminal", async () => {
+    it("shows the requested number of last events, in lines as wide as the terminal at most", async () => {
       for (let i = 0; i < 5; i++) await (await target.script("true")).result();
       const all = JSON.parse((await askHere(["events", "--json", "--limit", "1000"])).stdout) as PerdureEvent[];
       for (const columns of [80, 200]) {
         const following = startMain(["events", "--follow", "-n", "4"], { env: target.env, columns });
-        await following.says(` ${all.at(-1)?.seq} `);
+        await following.untilPrinted(` ${all.at(-1)?.seq} `);
         const lines = following.io.stdout.text.trimEnd().split("\n");
         expect(lines[0]).toMatch(/^ +SEQ +AT +JOB +EVENT/);
         expect(lines.slice(1).map((line) => Number(/\d+/.exec(line)?.[0]))).toEqual(
@@ -69,7 +69,7 @@ describe.each(
       }
     }, 120_000);
 
-    it("begins after the event that is named", async () => {
+    it("begins after the event of --after", async () => {
       const job = await target.script("true");
       await job.result();
       const [first] = JSON.parse((await askHere(["events", job.id, "--json"])).stdout) as [PerdureEvent];
@@ -90,14 +90,14 @@ describe.each(
   });
 
   describe("events --view noetl has a readable form", () => {
-    it("one line per event, as in the document's Event Timeline Example, and with --follow as they come", async () => {
+    it("prints one line per event, as in the document's Event Timeline Example, and follows with --follow", async () => {
       const script = `if [ "$PERDURE_ATTEMPT" = 1 ]; then echo '503 "busy"' >&2; exit 1; fi; ${untilThere("go-view")}`;
       const backoff = { type: "fixed", delay: 500 } as const;
       const job = await target.script(script, { retry: { maxAttempts: 3, backoff } });
       const following = startMain(["events", "-f", "--view", "noetl", job.id], { env: target.env });
       const asJson = startMain(["events", "-f", "--view", "noetl", "--json", job.id], { env: target.env });
       const agents = startMain(["events", "-f", "--view", "agent-task", job.id], { env: target.env });
-      await following.says("action_started (attempt=2)");
+      await following.untilPrinted("action_started (attempt=2)");
       go("go-view");
       for (const each of [following, asJson, agents]) expect(await each.ended).toBe(0);
       const rows = following.io.stdout.text.trimEnd().split("\n");
@@ -137,13 +137,13 @@ describe.each(
   });
 
   describe("ps --watch", () => {
-    it("shows jobs as they change, each time in place of the last, until nobody looks any more", async () => {
+    it("redraws the list in place when jobs change, until its output is closed", async () => {
       const job = await target.script("true", { delay: "1h" });
       const shown = `${job.id.slice(0, 18)}  true  `;
       const stdout = new Until(`${shown}succeeded`);
       const env = { ...target.env, NO_COLOR: "1" };
       const watching = startMain(["ps", "-w", "-n", "1"], { env, isTTY: true, columns: 90, stdout });
-      await watching.says(`${shown}queued`);
+      await watching.untilPrinted(`${shown}queued`);
       await target.perdure.retry(job.id);
       expect(await watching.ended).toBe(0);
       const [first = "", second = ""] = stdout.text.split("\x1b[J");
@@ -190,7 +190,7 @@ describe.each(
       expect((await askHere(["get", other.id.slice(0, 22)])).stdout).toMatch(/^Name +nightly.sh$/m);
     }, 120_000);
 
-    it("takes short ids in every command, and names the candidates of an ambiguous one", async () => {
+    it("takes short ids in every command, and lists the candidates of an ambiguous one", async () => {
       const [one, two] = [await target.script("true", { delay: "1h" }), await target.script("true", { delay: "1h" })];
       const short = (id: string) => id.slice("job_".length, 22);
       expect(JSON.parse((await askHere(["wait", "--json", "--timeout", "0s", short(one.id)])).stdout)).toMatchObject([
@@ -202,7 +202,7 @@ describe.each(
         expect(stdout).toContain(one.id);
       }
       const at = [...one.id].findIndex((letter, i) => letter !== two.id[i]);
-      const common = one.id.slice(0, Math.min(12, at)); // ids begin with their time, and a slow machine takes its own
+      const common = one.id.slice(0, Math.min(12, at)); // ids begin with a timestamp, and a slow machine creates them far apart
       const both = await askHere(["cancel", common]);
       expect(both).toMatchObject({ code: 2, stdout: "" });
       expect(both.stderr).toContain(
@@ -239,18 +239,18 @@ describe.each(
   });
 
   describe("wait", () => {
-    it("tells of each job as it ends, and of all by its exit code", async () => {
+    it("prints each job as it ends, and exits with a code for all of them", async () => {
       const slow = await target.script(untilThere("go-wait"));
       const quick = await target.script("true");
       const waiting = startMain(["wait", slow.id, quick.id], { env: target.env });
-      await waiting.says("succeeded  after 1 attempt");
+      await waiting.untilPrinted("succeeded  after 1 attempt");
       expect(waiting.io.stdout.text).not.toContain(slow.id);
       go("go-wait");
       expect(await waiting.ended).toBe(0);
       expect(waiting.io.stdout.text).toMatch(new RegExp(`^${slow.id}  .+  succeeded`, "m"));
     }, 120_000);
 
-    it("exits with 1 if one failed or was cancelled, and 124 when the time is up", async () => {
+    it("exits with 1 if one failed or was cancelled, and with 124 after the timeout", async () => {
       const failed = await target.script("exit 3", { retry: { maxAttempts: 1 } });
       const done = await target.script("true");
       const cancelled = await target.script("true", { delay: "1h" });
@@ -282,7 +282,7 @@ describe.each(
     });
   });
 
-  it("artifacts --output saves a file, and replaces none by mistake", async () => {
+  it("artifacts --output saves a file, and overwrites one only with --force", async () => {
     const job = await target.script('printf "\\000\\377" > "$PERDURE_OUTPUT_DIR/artifacts/n"');
     await job.result();
     mkdirSync(join(target.dir, "saved"));
@@ -306,7 +306,7 @@ describe.each(
     expect(existsSync(join(target.dir, "x"))).toBe(false);
   }, 120_000);
 
-  it("get, explain, events, artifacts and logs tell of a job", async () => {
+  it("get, explain, events, artifacts and logs show a job", async () => {
     const job = await target.script("echo out; [ $PERDURE_ATTEMPT = 2 ]");
     await job.result();
     for (const [command, text] of [
@@ -324,7 +324,7 @@ describe.each(
   }, 120_000);
 });
 
-it("events and logs are followed over a restart of the server, and nothing comes twice", async () => {
+it("events and logs are followed across a restart of the server, without duplicates", async () => {
   await using kit = await openKit();
   const env = { PERDURE_URL: kit.url, PERDURE_TOKEN: kit.token };
   const first = await kit.embedded.submit("k");
@@ -332,13 +332,13 @@ it("events and logs are followed over a restart of the server, and nothing comes
   onTestFinished(() => fetched.mockRestore());
   const events = startMain(["events", "-f", "--json"], { env });
   const logs = startMain(["logs", "-f", first.id], { env });
-  await events.says(first.id);
+  await events.untilPrinted(first.id);
   const isFollowed = () => fetched.mock.calls.some(([url]) => String(url).includes(`${first.id}/events`));
   await expect.poll(isFollowed).toBe(true);
   await kit.stop();
   await kit.start();
   const second = await kit.embedded.submit("k");
-  await events.says(second.id);
+  await events.untilPrinted(second.id);
   const lines = events.io.stdout.text.trimEnd().split("\n");
   const seqs = lines.map((line) => (JSON.parse(line) as PerdureEvent).seq);
   expect(seqs).toEqual([...new Set(seqs)].sort((a, b) => a - b));

@@ -1,9 +1,9 @@
-/** What a command can read of the process that runs it: not what that was started with. */
+/** A command cannot read the environment of the process that runs it. */
 import { describe, expect, it } from "vitest";
 import { newPlace, runScript } from "./program.ts";
 
 describe.skipIf(process.platform !== "linux")("the environment of `perdure`", () => {
-  it("cannot be read by its commands, nor a password in its arguments, and is there for itself", async () => {
+  it("is hidden from its commands, and so is a password in its arguments, while `perdure` itself uses it", async () => {
     const secrets = {
       PERDURE_TOKEN: "pdr_tttttttt_token",
       PGPASSWORD: "geheim1",

@@ -1,5 +1,5 @@
-/** What stands for a job on the command line: ids of ours and of OPAL's clients, beginnings of ids, and names; on data of this
- *  machine and through a server. */
+/** References to jobs on the command line: job ids, ids of OPAL's clients, beginnings of ids, and names; on a local data
+ *  directory and through a server. */
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -18,8 +18,8 @@ async function later(library: Where["library"], options: SubmitOptions = {}): Pr
 }
 
 describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (kind) => {
-  // What is typed, and which jobs it stands for: one is found, several are refused, none is not found.
-  it("stands for one job by its id, else an OPAL id, else the beginning of an id, else its name, and is never guessed", async () => {
+  // Each reference and the jobs it matches: one is found, several are ambiguous, none is not found.
+  it("matches one job by its id, else an OPAL id, else the beginning of an id, else its name; a job is never guessed", async () => {
     const { askJson, ask, library } = await openWhere(kind);
     const a = await later(library, { name: "nightly backup" });
     const short = a.slice("job_".length, 24);
@@ -40,12 +40,12 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     const elsewhere = "opal:elsewhere";
     await later(library, { key: elsewhere.slice("opal:".length) });
     const table: readonly (readonly [string, readonly string[]])[] = [
-      [a, [a]], // in full: whatever OPAL's clients call another one
+      [a, [a]], // a full id comes first, also if it is another job's OPAL id
       [NOBODY, [asWhole]],
       [DRAWN, [drawn]],
       ["Scan_7.x-1", [chosen]], // an id before a name
       ["write-tests", [task]],
-      [a.slice("job_".length, 8), [digits]], // such as a task named 01m7, in which every id of its time begins
+      [a.slice("job_".length, 8), [digits]], // such as a task named 01m7, with which every id of that time begins
       ["exp/w0", [launched]],
       [short, [a]],
       [`job_${short}`, [likeShort]], // a key before the beginning of an id
@@ -54,10 +54,10 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
       [likeA, [likeA]],
       ["nightly backup", [a]],
       ["hourly", [one, two]],
-      ["weekly", [origin]], // not those that were made from it
+      ["weekly", [origin]], // not those resubmitted from it
       [copy, [copy]],
       ["night*", []],
-      ["elsewhere", []], // a key is no reference
+      ["elsewhere", []], // a key is not a reference
       ["opal:write-tests", []],
       ["nobody", []],
       ["job_01m", []],
@@ -89,13 +89,13 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
     expect(await ask("logs", ref)).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} has not started`) });
     expect(await ask("artifacts", ref)).toMatchObject({ code: 1, stderr: expect.stringContaining(`${id} has no`) });
     expect(await askJson("wait", "--timeout", "0s", ref)).toMatchObject([{ id, state: "queued" }]);
-    // Below it: a child is submitted and listed by the same word, on the command line and in a file.
+    // A child is submitted and listed by the same reference, on the command line and in a file.
     const child = await askJson<{ id: string }>("submit", "later", "--parent", ref);
     writeFileSync(join(dir, "job.yaml"), `kind: later\nparent: ${ref}\n`);
     const [inFile] = await askJson<[{ id: string }]>("submit", "-f", "job.yaml");
     const listed = await askJson<{ id: string }[]>("ps", "--parent", ref);
     expect(listed.map((job) => job.id).sort()).toEqual([child.id, inFile.id].sort());
-    // What changes it, each with its answer for the whole id.
+    // Commands that change the job answer with its full id.
     const worker = await library.work([exec]);
     expect(await ask("retry", ref)).toMatchObject({ code: 0, stdout: expect.stringContaining(id) });
     await (await library.job(id)).result().catch(() => {});
@@ -111,7 +111,7 @@ describe.each<TargetKind>(["data", "server"])("a reference to a job, on %s", (ki
 });
 
 describe("a token that may submit and not read", () => {
-  // What each command answers for an id in full; names are searched, for which it may not read.
+  // The exit code of each command for a full id; a search by name would require read scope.
   it.each<readonly [argv: readonly string[], code: number]>([
     [["retry"], 0],
     [["cancel"], 0],
@@ -124,7 +124,7 @@ describe("a token that may submit and not read", () => {
     [["ps", "--parent"], 1],
     [["ps", "--resubmit-of"], 1],
     [["usage", "--tokens-in", "1"], 1],
-  ])("%j of an id in full ends with %i", async ([command = "", ...more], code) => {
+  ])("%j of a full id ends with %i", async ([command = "", ...more], code) => {
     const { ask, library, server } = await openWhere("server");
     const PERDURE_TOKEN = await server?.token({ scopes: ["submit"] });
     const asker = await openOn(server?.url ?? "", PERDURE_TOKEN ?? "");
@@ -171,14 +171,14 @@ describe("a token that may submit and not read", () => {
   });
 });
 
-/** A command line with another token. */
+/** Runs commands with another token. */
 async function openOn(url: string, PERDURE_TOKEN: string, cwd = newDir()) {
   return (command: string, ...argv: string[]) =>
     perdure([command, "--server", url, ...argv], { cwd, env: { PERDURE_TOKEN } });
 }
 
 describe("a reference", () => {
-  it("that can stand for nothing is wrong use, and nothing is done", async () => {
+  it("that cannot match any job is a usage error, and nothing is done", async () => {
     const { ask, library } = await openWhere("data");
     const id = await later(library, { name: "later" });
     for (const text of ["x\x1b[2J", "", " x", "x".repeat(501)]) {

@@ -1,4 +1,4 @@
-/** The command line inside a test: `main` with streams that are kept, on a data directory that the library filled. */
+/** The command line inside a test: `main` with captured streams, and a data directory that the library filled. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,8 +20,8 @@ export interface Said {
   readonly stderr: string;
 }
 
-/** Keeps what is written, each time with an event `kept`; after `breakAfter` writes each fails with `code`, as a pipe
- *  without a reader does. */
+/** Captures what is written and emits `kept` each time; after `breakAfter` writes, each write fails with `code`, like a pipe
+ *  without a reader. */
 export class Kept extends Writable {
   text = "";
   #left: number;
@@ -56,12 +56,12 @@ export async function perdure(argv: readonly string[], parts: Partial<Io> = {}):
   return { code, stdout: io.stdout.text, stderr: io.stderr.text };
 }
 
-/** A command line that is typed in this directory. */
+/** Runs a command in this directory. */
 export function perdureAt({ cwd }: Pick<Io, "cwd">, argv: readonly string[], env: Io["env"] = {}): Promise<Said> {
   return perdure(argv, { cwd, env });
 }
 
-/** `perdure run … -- sh -c script`, in this process: for what does not need one of its own, at a fifth of the cost. */
+/** `perdure run … -- sh -c script`, in this process: a fifth of the cost of a separate one. */
 export function scriptAt(
   place: Pick<Io, "cwd">,
   options: readonly string[],
@@ -73,15 +73,15 @@ export function scriptAt(
 
 export interface Stock {
   readonly dir: string;
-  /** By what became of them. */
+  /** By state. */
   readonly ids: Readonly<Record<"done" | "failed" | "waiting" | "exec", string>>;
   remove(): void;
 }
 
-/** What a hostile job would like to do to the terminal of whoever reads of it. */
+/** Text of a hostile job, meant for the terminal of its reader. */
 export const HOSTILE = "\x1b[2J\x1b]0;owned\x07\u202egpj.exe\u200b\u009b31m\r\nsecond line";
 
-/** A job that failed once, one that failed for good, one that waits, and a command that waits. */
+/** A job that failed once and then succeeded, one that failed finally, one that waits, and a command that waits. */
 export async function stocked(): Promise<Stock> {
   const dir = mkdtempSync(join(tmpdir(), "perdure-cli-"));
   const retry = { maxAttempts: 3, backoff: { initial: "1ms", jitter: 0 } } as const;
@@ -108,7 +108,7 @@ export async function stocked(): Promise<Stock> {
   }
 }
 
-/** The store of a data directory, without an engine: what only looks must leave it as it is. */
+/** The store of a data directory, without an engine, which would change it. */
 async function withStore<T>(dir: string, use: (store: Store) => Promise<T>): Promise<T> {
   const url = join(dir, "perdure.db");
   const newSecret = () => "x".repeat(32);
@@ -124,8 +124,8 @@ export function eventsIn(dir: string): Promise<readonly PerdureEvent[]> {
   return withStore(dir, async (store) => (await store.events.page({ after: 0, limit: 10_000 })).events);
 }
 
-/** A worker for kind `k` and commands that took what there was a minute ago and was never heard of again; or `isGone`: its process is known
- *  to have ended. */
+/** Claims all jobs of kind `k` and all commands as a worker that has been silent for a minute; with `isGone`, its process
+ *  has ended. */
 export function claimAndVanish(dir: string, isGone = false): Promise<void> {
   return withStore(dir, async (store) => {
     const then = Date.now() - 60_000;
@@ -136,22 +136,22 @@ export function claimAndVanish(dir: string, isGone = false): Promise<void> {
   });
 }
 
-/** As after rows were deleted, or a backup was restored in part. */
+/** Deletes all sessions, as if rows were deleted or a backup was restored in part. */
 export async function dropSessions(dir: string): Promise<void> {
   const db = await openDatabase(join(dir, "perdure.db"));
   db.exec("delete from session");
   db.close();
 }
 
-/** What no line on a terminal may hold: controls but LF and TAB, bidi and zero-width characters. */
+/** Characters that must never reach a terminal: controls except LF and TAB, bidi and zero-width characters. */
 export const DANGEROUS =
-  // biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+  // biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern searches for them.
   /[\x00-\x08\x0b-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/u;
 
-// biome-ignore lint/suspicious/noControlCharactersInRegex: they are what is looked for.
+// biome-ignore lint/suspicious/noControlCharactersInRegex: the pattern searches for them.
 const COLOUR = /\x1b\[\d+m/g;
 
-/** Without the colours of our own. */
+/** Removes the colours that Perdure adds. */
 export function uncoloured(text: string): string {
   return text.replaceAll(COLOUR, "");
 }

@@ -1,4 +1,4 @@
-/** The frame: help, versions, mistakes and how each ends. */
+/** What all commands share: help, the version, usage errors and exit codes. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import type { CliCommand } from "../../src/cli/command.ts";
@@ -25,7 +25,7 @@ describe("help", () => {
     }
   });
 
-  it("lists commands under the names and summaries that they have themselves", () => {
+  it("lists commands with their own names and summaries", () => {
     expect(LISTED.map(({ name, summary }) => [name, summary])).toEqual(
       COMMANDS.map(({ name, summary }) => [name, summary]),
     );
@@ -49,7 +49,7 @@ describe("help", () => {
   );
 
   it.each(COMMANDS.map((command) => [command.name, command] as const))(
-    "on %s is made from a table without two options of one name",
+    "on %s comes from a table in which every option name is unique",
     (_, { options }) => {
       const all = [...options, HELP];
       const names = all.map(({ name }) => name);
@@ -60,14 +60,14 @@ describe("help", () => {
   );
 });
 
-describe("the frame", () => {
-  it("names its version", async () => {
+describe("perdure", () => {
+  it("prints its version", async () => {
     const said = { code: 0, stdout: `${PACKAGE.version}\n`, stderr: "" };
     expect(await perdure(["--version"])).toEqual(said);
     expect(await perdure(["-V"])).toEqual(said);
   });
 
-  it("without a command is wrong use, with a short help on stderr", async () => {
+  it("without a command is a usage error, with a short help on stderr", async () => {
     const { code, stdout, stderr } = await perdure([]);
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toContain("Usage: perdure COMMAND");
@@ -105,14 +105,14 @@ describe("the frame", () => {
     ["invalid_cursor", 2],
     ["store_newer", 2],
     ["store_not_a_database", 2],
-  ] as const)("ends with an error of code %s as %i, in one line", async (errorCode, exitCode) => {
+  ] as const)("turns an error of code %s into exit code %i and one line", async (errorCode, exitCode) => {
     const io = testIo();
     const code = await main(["try"], io, [failing(new PerdureError(errorCode, "no\nluck"))]);
     expect(code).toBe(exitCode);
     expect(io.stderr.text).toBe("perdure try: no\\nluck\n");
   });
 
-  it("shows a stack for bugs of our own only, and no escape of theirs", async () => {
+  it("shows a stack only for its own bugs, with escape sequences removed", async () => {
     for (const thrown of [new TypeError("x is \x1b[2J undefined"), "text", undefined]) {
       const io = testIo();
       expect(await main(["try"], io, [failing(thrown)])).toBe(70);
@@ -122,7 +122,7 @@ describe("the frame", () => {
     }
   });
 
-  it("ends quietly when nobody reads its output, and says so when it cannot be written", async () => {
+  it("ends quietly when its output is closed, and reports output that cannot be written", async () => {
     const gone = testIo({ stdout: new Kept(0) });
     expect(await main(["--help"], gone)).toBe(0);
     expect(gone.stderr.text).toBe("");

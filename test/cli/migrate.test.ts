@@ -1,4 +1,4 @@
-/** `perdure migrate`, on files and PostgreSQL schemas of the first version, of none, and of the future. */
+/** `perdure migrate`, on files and PostgreSQL schemas of the first version, without tables, and of a newer version. */
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -15,7 +15,7 @@ import { newDir } from "./targets.ts";
 
 const versionOf = (url: string) => schemaVersion({ url, clock: systemClock, random: Math.random });
 
-/** A data directory as version 1 left it, but for what it says of itself. */
+/** A data directory as version 1 left it, except for the version number. */
 async function oldFile(version = 1): Promise<{ dir: string; file: string }> {
   const dir = newDir();
   const file = join(dir, "perdure.db");
@@ -35,7 +35,7 @@ async function oldSchema({ url, schema }: Schema, version = 1): Promise<void> {
 }
 
 describe("migrate of a file", () => {
-  it("says what it would do, does it, and then has nothing to do", async () => {
+  it("shows what it would do, does it, and then has nothing to do", async () => {
     const { dir, file } = await oldFile();
     const to = MIGRATIONS.length;
     const dry = await perdure(["migrate", "--dry-run", "--data", dir]);
@@ -49,7 +49,7 @@ describe("migrate of a file", () => {
     expect((await perdure(["ps", "--data", dir])).code).toBe(0);
   });
 
-  it("makes a file that --db names, and no data directory", async () => {
+  it("does not create the file that --db names, nor a data directory", async () => {
     const cwd = newDir();
     const file = join(cwd, "new.db");
     const dry = await perdure(["migrate", "--dry-run", "--db", file], { cwd });
@@ -64,7 +64,7 @@ describe("migrate of a file", () => {
     expect(existsSync(join(cwd, ".perdure"))).toBe(false);
   });
 
-  it("refuses what is newer, what is not ours, and what is in use", async () => {
+  it("refuses a newer schema, a file that is not a database, and data in use", async () => {
     const newer = await oldFile(99);
     for (const argv of [["migrate"], ["migrate", "--dry-run"]]) {
       const said = await perdure([...argv, "--data", newer.dir]);
@@ -96,7 +96,7 @@ describe("migrate of a file", () => {
 });
 
 describe("migrate of a PostgreSQL schema", () => {
-  it("says what it would do, does it, and then has nothing to do", async () => {
+  it("shows what it would do, does it, and then has nothing to do", async () => {
     const made = newSchema("migrate");
     await oldSchema(made);
     const run = async (...argv: string[]) => {
@@ -110,7 +110,7 @@ describe("migrate of a PostgreSQL schema", () => {
     expect(await run()).toMatchObject({ from: to, to, changed: false });
   });
 
-  it("makes no schema when it only looks, and refuses a newer one", async () => {
+  it("creates no schema when it only reads the version, and refuses a newer one", async () => {
     const fresh = newSchema("migrate");
     expect(await versionOf(fresh.url)).toEqual({ found: 0, known: PG.length });
     const rows = await ask<{ n: string | null }>(fresh.url, `select to_regnamespace('${fresh.schema}')::text as n`);

@@ -1,11 +1,11 @@
-/** Jobs that run, as their rows say, in a session that does not exist: a cancel ends them, without an engine at work. */
+/** Jobs whose rows are running in a session that does not exist: a cancel ends them, although no engine runs. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
 import { claimAndVanish, dropSessions, eventsIn, perdureAt } from "./kit.ts";
 import { newDir } from "./targets.ts";
 
-/** Command lines in a directory of their own, and its data. */
+/** Commands in a new directory, and its data. */
 function openHere() {
   const cwd = newDir();
   const ask = (...argv: string[]) => perdureAt({ cwd }, argv);
@@ -17,7 +17,7 @@ function openHere() {
   return { ask, submit, dir: join(cwd, ".perdure") };
 }
 
-it("is cancelled at once, with its children, and what happened is recorded", async () => {
+it("is cancelled at once, with its children, and the events are recorded", async () => {
   const { ask, submit, dir } = openHere();
   const id = await submit("k");
   const child = await submit("k", "--parent", id);
@@ -35,11 +35,11 @@ it("is cancelled at once, with its children, and what happened is recorded", asy
   expect((await ask("cancel", id)).code).toBe(1);
 });
 
-it("is cancelled by a repeated cancel, where the session went after the first", async () => {
+it("is cancelled by a repeated cancel if its session was deleted after the first", async () => {
   const { ask, submit, dir } = openHere();
   const id = await submit("k");
   await claimAndVanish(dir);
-  // Its session exists: it may be alive, and is only asked.
+  // Its session exists and may be alive, so cancellation is only requested.
   expect((await ask("cancel", id)).stdout).toBe(`${id}  running (cancelling)\n`);
   expect((await ask("cancel", id)).stdout).toBe(`${id}  running (cancelling)\n`);
   await dropSessions(dir);
@@ -48,7 +48,7 @@ it("is cancelled by a repeated cancel, where the session went after the first", 
   expect(JSON.parse(said.stdout)).toEqual([{ id, ok: true, state: "cancelled", reason: null }]);
 });
 
-it("has succeeded, not been cancelled, where its verdict was complete", async () => {
+it("succeeds instead of being cancelled if its verdict was complete", async () => {
   const { ask, submit, dir } = openHere();
   const id = await submit("--", "true");
   await claimAndVanish(dir);

@@ -1,4 +1,4 @@
-/** The reading commands on the data that `perdure run` leaves: logs, artifacts, and the others. */
+/** The reading commands on the data of `perdure run`: logs, artifacts, and the others. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { perdureAt, scriptAt } from "./kit.ts";
 import { endingOf, newPlace, type Place } from "./program.ts";
@@ -31,7 +31,7 @@ describe("logs", () => {
     [["--attempt", "1"], "out 1\nerr 1\n"],
     [["-a", "1", "--stdout"], "out 1\n"],
     [["-a", "1", "--stderr"], "err 1\n"],
-  ])("with %j shows what that run wrote", async (options, stdout) => {
+  ])("with %j shows the output of that attempt", async (options, stdout) => {
     expect(await ask("logs", id, ...options)).toEqual({ code: 0, stdout, stderr: "" });
   });
 
@@ -56,7 +56,7 @@ describe("logs", () => {
 });
 
 describe("artifacts", () => {
-  it("lists those of the winning run, without scratch files and links", async () => {
+  it("lists those of the successful attempt, without scratch files and links", async () => {
     const { code, stdout, stderr } = await ask("artifacts", id);
     expect(code).toBe(0);
     const lines = stdout.trimEnd().split("\n");
@@ -67,7 +67,7 @@ describe("artifacts", () => {
     expect(stderr).toMatch(/^1 more are not listed: links, unreadable files, or too many\n$/);
   });
 
-  it("prints one of them, of the run that is asked for", async () => {
+  it("prints one of them, from the requested attempt", async () => {
     expect(await ask("artifacts", id, "sub/n.txt")).toEqual({ code: 0, stdout: "2\n", stderr: "" });
     expect(await ask("artifacts", id, "sub/n.txt", "-a", "1")).toEqual({ code: 0, stdout: "1\n", stderr: "" });
   });
@@ -96,7 +96,7 @@ describe("artifacts", () => {
     expect(stderr).toMatch(/^perdure artifacts: [^\n]*has no file[^\n]*\n$/);
   });
 
-  it("says that there are none, in words or as an empty list", async () => {
+  it("reports that no files exist, on stderr", async () => {
     const said = await ask("artifacts", failed);
     expect(said.stdout).toBe("");
     expect(said.stderr).toMatch(/^[^\n]*has no files[^\n]*\n$/);
@@ -107,7 +107,7 @@ describe("artifacts", () => {
 });
 
 describe("the other commands", () => {
-  it("tell of the command, its runs and its output", async () => {
+  it("show the command, its attempts and its output", async () => {
     const { stdout: list } = await ask("ps");
     expect(list).toMatch(new RegExp(`^${id} +echo out +succeeded +2 `, "m"));
     expect(list).toMatch(new RegExp(`^${failed} +no-such-program +failed \\(\\w+\\) +\\d`, "m"));

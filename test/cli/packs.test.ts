@@ -1,4 +1,4 @@
-/** `perdure submit PACK.ACTION`, on data of this machine and through a server. */
+/** `perdure submit PACK.ACTION`, on a local data directory and through a server. */
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -55,7 +55,7 @@ describe.each(KINDS)("submit an action to %s", (kind) => {
     expect(again).toEqual({ id: job.id, created: false });
   });
 
-  it("takes parameters as JSON too, and what is wished for on the command line", async () => {
+  it("takes parameters as JSON too, and other options on the command line", async () => {
     const { askJson, library, dir } = await openWhere(kind);
     fill(dir);
     const argv = ["mypack.external_api_call", "--input", '{"url":"u","tries":7}', "--queue", "q", "--timeout", "9s"];
@@ -117,7 +117,7 @@ describe("submit an action", () => {
     ["go.yaml", "name: go\nruntime: shell\nentrypoint: a.sh\nenabled: false\n", "packs/p/actions/go.yaml:4:1: "],
     ["go.yaml", "name: go\nruntime: shell\nrunner_type: shell\nentrypoint: a.sh\n", "packs/p/actions/go.yaml:3:1: "],
     ["go.yaml", "name: go\nretry: &a [*a]\n", "packs/p/actions/go.yaml:2:"],
-  ])("of a bad file is refused with its place: %s %j", async (name, text, place) => {
+  ])("from an invalid file is refused with the position: %s %j", async (name, text, place) => {
     const cwd = newDir();
     const outside = { "packs/x.sh": "", "packs/p/actions/a.sh": "" };
     fill(cwd, { ...outside, "packs/p/pack.yaml": "name: p\n", [`packs/p/actions/${name}`]: text });
@@ -126,7 +126,7 @@ describe("submit an action", () => {
     expect(stderr).toContain(`perdure submit: ${place}`);
   });
 
-  it("of a bad pack is refused with the place in its manifest", async () => {
+  it("of an invalid pack is refused with the position in its manifest", async () => {
     const cwd = newDir();
     const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\n";
     const files = { "packs/p/actions/go.yaml": action, "packs/p/actions/a.sh": "true\n" };
@@ -138,7 +138,7 @@ describe("submit an action", () => {
     );
   });
 
-  it("is never given a file that a link brings in from outside of its pack", async () => {
+  it("cannot use a file outside its pack through a link", async () => {
     const cwd = newDir();
     const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\n";
     fill(cwd, { "packs/p/pack.yaml": "ref: p\n", "packs/p/actions/go.yaml": action, secret: "s" });
@@ -149,7 +149,7 @@ describe("submit an action", () => {
     });
   });
 
-  it("that is twice there is refused", async () => {
+  it("that is defined twice is refused", async () => {
     const cwd = newDir();
     const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\n";
     const files = { "packs/p/pack.yaml": "ref: p\n", "packs/p/actions/a.sh": "", "packs/p/actions/one.yaml": action };
@@ -161,7 +161,7 @@ describe("submit an action", () => {
     expect((await submit(cwd, "p.go")).stderr).toContain('the pack "p" is in packs/p too');
   });
 
-  it("is an ordinary kind where there are no packs, and refused where no pack has that name", async () => {
+  it("is an ordinary kind if there are no packs, and is refused if no pack has that name", async () => {
     const cwd = newDir();
     expect(await submit(cwd, "mypak.x")).toMatchObject({ code: 0 });
     writeFileSync(join(cwd, "packs"), "a file");
@@ -187,7 +187,7 @@ describe("submit an action", () => {
     expect(gone).toMatchObject({ code: 2, stderr: expect.stringContaining('attune.packs: "gone" cannot be read') });
   });
 
-  it("is refused where there are no packs and parameters are given: no ordinary kind is meant", async () => {
+  it("is refused with -p if there are no packs, since an ordinary kind takes no parameters", async () => {
     const { ask, library } = await openWhere("data");
     const { code, stdout, stderr } = await ask("submit", "mypack.action", "-p", "key=value");
     expect([code, stdout]).toEqual([2, ""]);
@@ -198,7 +198,7 @@ describe("submit an action", () => {
     expect((await library.jobs()).jobs).toEqual([]);
   });
 
-  it.each(KINDS)("whose name is taken for an ordinary kind on %s is told of if no worker takes it", async (kind) => {
+  it.each(KINDS)("read as an ordinary kind on %s prints a note if no worker takes it", async (kind) => {
     const { ask, library } = await openWhere(kind);
     const alone = await ask("submit", "mypack.action");
     expect(alone.code).toBe(0);
@@ -210,7 +210,7 @@ describe("submit an action", () => {
     expect(await ask("submit", "mypack.action")).toMatchObject({ code: 0, stderr: "" });
   });
 
-  it("of a folder without pack.yaml is refused, with what to write", async () => {
+  it("of a folder without pack.yaml is refused, with the line to write", async () => {
     const { "packs/mypack/pack.yaml": _, "packs/other/pack.yaml": __, ...bare } = FILES;
     const cwd = newDir();
     fill(cwd, bare);
@@ -220,7 +220,7 @@ describe("submit an action", () => {
       const { code, stdout, stderr } = await submit(cwd, "mypack.external_api_call", env);
       expect({ code, stdout, stderr }).toEqual({ code: 2, stdout: "", stderr: `perdure submit: ${message}\n` });
     }
-    // Another name may have been meant for it.
+    // A similar name is suggested for it as well.
     expect((await submit(cwd, "mypak.x")).stderr).toContain(
       'pack "mypak" does not exist in ./packs. Did you mean "mypack"?',
     );
@@ -228,7 +228,7 @@ describe("submit an action", () => {
     expect((await submit(cwd, "mypack.gone")).stderr).toContain('action "mypack.gone" does not exist');
   });
 
-  it("with an open schema names a parameter that is nearly the missing one", async () => {
+  it("with an open schema names a parameter similar to the missing one", async () => {
     const cwd = newDir();
     const schema =
       "parameters:\n  type: object\n  additionalProperties: true\n  required: [url]\n  properties: { url: { type: string } }\n";
@@ -242,7 +242,7 @@ describe("submit an action", () => {
     expect(stderr).toContain('the parameter "url" is required, but "ulr" was given;');
   });
 
-  it("counts packs that cannot be read among those that there are", async () => {
+  it("suggests packs that cannot be read as well", async () => {
     const cwd = newDir();
     fill(cwd, { "packs/other/pack.yaml": "ref: [\n" });
     const { code, stderr } = await submit(cwd, "othr.x");
@@ -250,7 +250,7 @@ describe("submit an action", () => {
     expect(stderr).toContain('pack "othr" does not exist in ./packs. Did you mean "other"?');
   });
 
-  it("has what is set here where it and its pack say nothing, and tells what is not done", async () => {
+  it("takes the settings where it and its pack set nothing, and notes unsupported fields", async () => {
     const cwd = newDir();
     const action = "name: go\nruntime: shell\nentrypoint: actions/a.sh\nmax_retries: 1\noutput_format: json\n";
     fill(cwd, {
@@ -270,7 +270,7 @@ describe("submit an action", () => {
 });
 
 describe("perdure apply of an action file", () => {
-  it("makes the same job as its name does, and the view tells of it", async () => {
+  it("submits the same job as its name does, and the view shows it", async () => {
     const { askJson, library, dir } = await openWhere("data");
     fill(dir);
     const named = await askJson<{ id: string }>("submit", "mypack.external_api_call", "-p", "url=u");
@@ -304,7 +304,7 @@ describe("perdure apply of an action file", () => {
     expect(await ask("apply", "-f", "packs/p/actions/go.yaml")).toMatchObject(refused);
   });
 
-  it("takes one that is in no pack, with its entrypoint beside it", async () => {
+  it("takes one outside any pack, with its entrypoint beside it", async () => {
     const { askJson, library, dir } = await openWhere("data");
     fill(dir, { "go.yaml": "name: go\nruntime: shell\nentrypoint: go.sh\n", "go.sh": "true\n" });
     const [{ id }] = await askJson<[{ id: string }]>("apply", "-f", "go.yaml");

@@ -12,12 +12,12 @@ import { idIn, newPlace, type Place, start, startShell } from "./program.ts";
 import { KINDS, openWhere } from "./targets.ts";
 
 const sha256 = (bytes: Uint8Array) => createHash("sha256").update(bytes).digest("hex");
-/** What no text could hold, over several pieces of an upload. */
+/** Bytes that are not valid text, larger than one piece of an upload. */
 const BINARY = randomBytes(5 * 1_048_576 + 3);
 
 const FD = openSync("/dev/null", "r");
 
-/** Standard input as it is when something is piped; in this process it is what `--stdin` reads. */
+/** A pipe as standard input; in this process `--stdin` reads it. */
 const fed = (...chunks: Uint8Array[]): Pick<Io, "stdin"> => ({
   stdin: {
     fd: FD,
@@ -33,7 +33,7 @@ const inputsIn = ({ data }: Pick<Place, "data">) => {
 };
 
 describe.each(KINDS)("piped input on %s", (kind) => {
-  it("is read to the byte by each attempt, from the start, and deleted with the job", async () => {
+  it("is read byte for byte by each attempt, from the start, and deleted with the job", async () => {
     const { ask, askJson, library } = await openWhere(kind, fed(BINARY.subarray(0, 99), BINARY.subarray(99)));
     if (kind === "server") await library.work([exec]);
     const script = 'sha256sum; [ "$PERDURE_ATTEMPT" = 2 ]';
@@ -75,7 +75,7 @@ describe("piped input of a run", () => {
     expect(readdirSync(place.cwd)).toEqual([]);
   });
 
-  it("belongs to its key: other bytes are refused, and without any it keeps what it has", async () => {
+  it("is part of the job with its key: other bytes are refused, and without any the job keeps its own", async () => {
     const place = newPlace();
     const run = (io: Partial<Io>, ...options: string[]) =>
       perdure(["run", "--stdin", "--key", "k", ...options, "--", "sh", "-c", "cat; exit 3"], { cwd: place.cwd, ...io });
@@ -92,7 +92,7 @@ describe("piped input of a run", () => {
       stdout: "one",
       stderr: expect.stringContaining("3 bytes of standard input"),
     });
-    // Of what was uploaded in vain nothing is left.
+    // Nothing is left of the refused upload.
     expect(inputsIn(place)).toEqual([idIn(first)]);
     await perdureAt(place, ["cancel", idIn(first)]);
     const env = { PERDURE_RETENTION_FAILED: "0s" };
@@ -110,17 +110,17 @@ describe("piped input of a run", () => {
     expect({ code, stderr }).toMatchObject({ code: 2, stderr: expect.stringContaining("standard input is closed") });
   });
 
-  it.runIf(IS_FULL)("is not waited for on a socket, as of a program that leaves it open", async () => {
+  it.runIf(IS_FULL)("is not waited for on a socket, which a program may leave open", async () => {
     const { ended } = start(newPlace(), ["run", "--", "cat"]);
     expect(await ended).toMatchObject({ code: 0, stdout: "" });
   });
 
-  it("survives kill -9 of the run, and is there for who goes on", async () => {
+  it("survives kill -9 of the run, and is used when the job is resumed", async () => {
     const place = newPlace();
     const script = "cat > copy; echo up; [ -e go ] || exec sleep 60; cat copy";
     const command = `$PERDURE_CLI run --key k --max-attempts 1 -- sh -c '${script}'`;
     const first = startShell(place, `printf durable | exec ${command}`);
-    await first.says("up");
+    await first.untilPrinted("up");
     process.kill(-first.pid, "SIGKILL");
     await first.ended;
     writeFileSync(join(place.cwd, "go"), "");

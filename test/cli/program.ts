@@ -1,4 +1,4 @@
-/** `perdure` as a user has it: the built program, as a child process, waited for by what it says and by its end. */
+/** `perdure` as a user runs it: the built program in a child process. Tests wait for its output or its end. */
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { mkdtempSync, readFileSync, realpathSync, rmSync, watch } from "node:fs";
@@ -9,17 +9,17 @@ import { onTestFinished } from "vitest";
 import { whenFileIsOver } from "../file-is-over.ts";
 import type { Said } from "./kit.ts";
 
-/** Built by `npm run build`, or elsewhere. */
+/** The directory of `npm run build`, or PERDURE_TEST_DIST. */
 const DIST = process.env.PERDURE_TEST_DIST ?? fileURLToPath(new URL("../../dist", import.meta.url));
 export const PROGRAM = join(DIST, "cli", "main.js");
 
 export interface Place {
-  /** Where it is started, and its data directory in it. */
+  /** The working directory, and the data directory inside it. */
   readonly cwd: string;
   readonly data: string;
 }
 
-/** A directory of the test's own; the data directory in it is made by whoever writes there first. */
+/** A new directory for one test; the first command that writes creates the data directory in it. */
 export function newPlace(whenFinished: (remove: () => void) => void = onTestFinished): Place {
   const cwd = realpathSync(mkdtempSync(join(tmpdir(), "perdure-cli-")));
   whenFinished(() => rmSync(cwd, { recursive: true, force: true }));
@@ -32,12 +32,12 @@ export interface Program {
   readonly ended: Promise<Said>;
   stdout: string;
   stderr: string;
-  /** Resolves when either stream has said it. */
-  says(text: string | RegExp): Promise<void>;
+  /** Resolves when stdout or stderr contains the text. */
+  untilPrinted(text: string | RegExp): Promise<void>;
   kill(signal: NodeJS.Signals): void;
 }
 
-/** What a failed test left running goes with the file. */
+/** Processes that a failed test left running; they are killed when its file is over. */
 const started = new Set<ChildProcess>();
 whenFileIsOver(() => {
   for (const { pid = 0, spawnfile } of started) {
@@ -51,7 +51,7 @@ whenFileIsOver(() => {
 
 type Env = Readonly<Record<string, string>>;
 
-/** As little as a user has. */
+/** A minimal environment. */
 function environment(env: Env): Record<string, string> {
   return { PATH: process.env.PATH ?? "", HOME: process.env.HOME ?? "", LANG: "C.UTF-8", ...env };
 }
@@ -81,29 +81,29 @@ function followed(child: ChildProcess): Program {
     ended: new Promise((resolve) => {
       child.once("close", (code, signal) => {
         isOver = true;
-        for (const look of waiting) look();
+        for (const check of waiting) check();
         resolve({ code: code ?? (signal === "SIGKILL" ? 137 : -1), stdout: program.stdout, stderr: program.stderr });
       });
     }),
-    says: (text) =>
+    untilPrinted: (text) =>
       new Promise((resolve, reject) => {
-        const look = () => {
-          const said = [program.stdout, program.stderr];
-          const isSaid = said.some((all) => (typeof text === "string" ? all.includes(text) : text.test(all)));
-          if (!isSaid && !isOver) return;
-          waiting.delete(look);
-          if (isSaid) resolve();
-          else reject(new Error(`it ended without saying ${text}: ${said.join("\n")}`));
+        const check = () => {
+          const streams = [program.stdout, program.stderr];
+          const isPrinted = streams.some((all) => (typeof text === "string" ? all.includes(text) : text.test(all)));
+          if (!isPrinted && !isOver) return;
+          waiting.delete(check);
+          if (isPrinted) resolve();
+          else reject(new Error(`it ended without printing ${text}: ${streams.join("\n")}`));
         };
-        waiting.add(look);
-        look();
+        waiting.add(check);
+        check();
       }),
     kill: (signal) => void child.kill(signal),
   };
   for (const name of ["stdout", "stderr"] as const) {
     child[name]?.setEncoding("utf8").on("data", (text: string) => {
       program[name] += text;
-      for (const look of waiting) look();
+      for (const check of waiting) check();
     });
   }
   started.add(child);
@@ -136,39 +136,39 @@ export interface Ending {
   readonly outputs: readonly { readonly name: string; readonly size: number }[];
 }
 
-/** The object that `--json` leaves on the last line. */
+/** The object that `--json` prints on the last line. */
 export function endingOf({ stdout }: Said): Ending {
   return JSON.parse(stdout.trimEnd().split("\n").at(-1) as string) as Ending;
 }
 
-/** The id that the last line on stderr begins with. */
+/** The job id at the start of a line of stderr. */
 export function idIn({ stderr }: Pick<Said, "stderr">): string {
   return /^(job_\w{26}): /m.exec(stderr)?.[1] as string;
 }
 
-/** Resolves when the file has something in it. */
+/** Resolves with the text of the file when it exists and is not empty. */
 export function written(path: string): Promise<string> {
   return new Promise((resolve) => {
-    const watcher = watch(join(path, ".."), () => look());
-    const look = () => {
+    const watcher = watch(join(path, ".."), () => check());
+    const check = () => {
       let text = "";
       try {
         text = readFileSync(path, "utf8");
       } catch {
-        return; // not there yet
+        return; // does not exist yet
       }
       if (text === "") return;
       watcher.close();
       resolve(text);
     };
-    look();
+    check();
   });
 }
 
-/** For a `sleep` that is found by its arguments, among those of all tests that run on this machine. */
+/** A duration for `sleep` that no other test uses, so that its process can be found by its arguments. */
 export const longTime = () => randomInt(100_000_000, 1_000_000_000);
 
-/** Living processes whose command line holds this text, our own `pgrep` left out. */
+/** Live processes (not zombies) whose command line contains this text. */
 export function processesWith(text: string): string[] {
   const lines = execFileSync("ps", ["-eo", "pid=,stat=,args="], { encoding: "utf8" }).split("\n");
   return lines.filter((line) => line.includes(text) && !/^\s*\d+\s+Z/.test(line));

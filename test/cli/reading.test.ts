@@ -18,7 +18,7 @@ beforeAll(async () => {
 });
 afterAll(() => stock.remove());
 
-/** On the stock; stdout must never hold what a job smuggled into it. */
+/** Runs a command on the stock; its output must not contain control characters from a job. */
 async function ask(argv: readonly string[], parts: Partial<Io> = {}) {
   const said = await perdure([...argv, "--data", stock.dir], parts);
   expect(said.stdout).not.toMatch(DANGEROUS);
@@ -74,7 +74,7 @@ describe("ps", () => {
     expect((JSON.parse(stdout) as JobInfo[]).map((job) => job.id)).toEqual(names.map((name) => stock.ids[name]));
   });
 
-  it("says when there are more, and goes on from a cursor", async () => {
+  it("reports that there are more, and continues from a cursor", async () => {
     const first = await ask(["ps", "--limit", "3"]);
     const cursor = /--cursor (\S+) /.exec(first.stderr)?.[1] as string;
     expect(first.stderr).toMatch(/^there are more jobs; [^\n]+\n$/);
@@ -96,7 +96,7 @@ describe("ps", () => {
     expect(stderr).toBe("");
   });
 
-  it("fits the terminal, in colours there", async () => {
+  it("limits lines to the terminal width, and uses colours on a terminal", async () => {
     for (const columns of [40, 80, 100]) {
       const { stdout } = await ask(["ps"], { isTTY: false, columns });
       for (const line of stdout.split("\n")) expect(textWidth(line)).toBeLessThanOrEqual(columns);
@@ -126,7 +126,7 @@ describe("ps", () => {
     expect(stderr).toContain(line);
   });
 
-  it("says that nothing fits, which is no failure", async () => {
+  it("reports no matching jobs with exit code 0", async () => {
     expect(await ask(["ps", "--kind", "none"])).toEqual({ code: 0, stdout: "", stderr: "no matching jobs\n" });
     expect(await idsOf("--kind", "none")).toEqual([]);
   });
@@ -148,7 +148,7 @@ describe("get", () => {
     expect(stdout).toContain('Result\n{\n  "width": 640\n}\n');
   });
 
-  it("counts a lost worker as explain does, where losses are charged to maxAttempts", async () => {
+  it("counts a lost worker as explain does, if losses count towards maxAttempts", async () => {
     const dir = tempDir();
     const engine = await Perdure.open(join(dir, "perdure.db"));
     const { id } = await engine.submit("k", undefined, { retry: { preset: "opal" }, runAt: Date.now() - 120_000 });
@@ -158,19 +158,19 @@ describe("get", () => {
     const losses = async () => (await (await reaping.job(id)).get()).losses;
     await vi.waitFor(async () => expect(await losses()).toBe(1), { timeout: 20_000 });
     await reaping.close();
-    const [got, told] = [await perdure(["get", id, "--data", dir]), await perdure(["explain", id, "--data", dir])];
+    const [got, explained] = [await perdure(["get", id, "--data", dir]), await perdure(["explain", id, "--data", dir])];
     expect(got.stdout).toMatch(/^Attempts +1 of 2 \(1 loss\)$/m);
-    expect(told.stdout).toContain("attempt 1 of 2 (1 loss)");
+    expect(explained.stdout).toContain("attempt 1 of 2 (1 loss)");
   });
 
-  it("shows what failed, on one line whatever it says", async () => {
+  it("shows a failure on one line, with hostile text escaped", async () => {
     const { stdout } = await ask(["get", stock.ids.failed]);
     expect(stdout).toMatch(/^State +failed \(rejected\)$/m);
     expect(stdout).toMatch(/^ +1 +failed .* no such image \\x1b\[2J.*\\r\\nsecond line$/m);
     expect(stdout).not.toContain("Result");
   });
 
-  it("shows what waits, and when it is due", async () => {
+  it("shows a waiting job, and when it is due", async () => {
     const { stdout } = await ask(["get", stock.ids.exec]);
     expect(stdout).toMatch(/^State +queued \(in /m);
     expect(stdout).toMatch(/^Due +\d{4}-/m);
@@ -187,7 +187,7 @@ describe("get", () => {
     ]);
   });
 
-  it("says of a run whose worker is gone that it is silent, and leaves it as it is", async () => {
+  it("shows an attempt whose worker is silent as such, and does not change it", async () => {
     const dir = tempDir();
     const engine = await Perdure.open(join(dir, "perdure.db"));
     const { id } = await engine.submit("k", undefined, { runAt: 0 });
@@ -203,7 +203,7 @@ describe("get", () => {
 });
 
 describe("explain", () => {
-  it("tells the story of jobs that ended and of those that wait", async () => {
+  it("explains jobs that ended and those that wait", async () => {
     const done = await ask(["explain", stock.ids.done]);
     expect(done).toMatchObject({ code: 0, stderr: "" });
     expect(done.stdout).toMatch(/^Succeeded at /);
@@ -213,13 +213,13 @@ describe("explain", () => {
   });
 
   it("as JSON is the explanation", async () => {
-    const story = await askJson<{ text: string }>(["explain", stock.ids.waiting]);
-    expect(story).toMatchObject({ jobId: stock.ids.waiting, state: "queued", next: { kind: "run" } });
+    const explanation = await askJson<{ text: string }>(["explain", stock.ids.waiting]);
+    expect(explanation).toMatchObject({ jobId: stock.ids.waiting, state: "queued", next: { kind: "run" } });
   });
 });
 
 describe("events", () => {
-  it("of one job are told in order, without its id in each line", async () => {
+  it("of one job are listed in order, without its id on each line", async () => {
     const { code, stdout } = await ask(["events", stock.ids.done]);
     expect(code).toBe(0);
     const lines = stdout.trimEnd().split("\n");
@@ -233,7 +233,7 @@ describe("events", () => {
     ]);
   });
 
-  it("of all, with those of the engine, go on after a number", async () => {
+  it("of all jobs and of the engine are listed, and continue after a sequence number", async () => {
     const { stdout, stderr } = await ask(["events"]);
     expect(stderr).toBe("");
     expect(stdout).toMatch(/worker\.started +session ses_/);
@@ -250,15 +250,15 @@ describe("events", () => {
     expect((await ask(["events", "--limit", String(every.length)])).stderr).toBe("");
   });
 
-  it("end quietly when nobody reads them", async () => {
+  it("end quietly when the output is closed", async () => {
     const io = testIo({ stdout: new Kept(1) });
     expect(await main(["events", "--json", "--data", stock.dir], io)).toBe(0);
     expect(io.stderr.text).toBe("");
   });
 });
 
-describe("a job that is not there", () => {
-  it.each(["get", "explain", "events"])("is told by %s in one line, with exit code 1", async (command) => {
+describe("a job that does not exist", () => {
+  it.each(["get", "explain", "events"])("is reported by %s in one line, with exit code 1", async (command) => {
     const said = {
       code: 1,
       stdout: "",
@@ -268,14 +268,17 @@ describe("a job that is not there", () => {
     expect(await ask([command, UNKNOWN, "--json"])).toEqual(said);
   });
 
-  it.each(["get", "explain", "events"])("is reported by %s for text that is no id and no name", async (command) => {
-    for (const id of ["job_01m", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g"]) {
-      const { code, stdout, stderr } = await ask([command, id]);
-      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-      const hint = id.startsWith("job_") ? "; an id is job_ and 26 characters, or at least the first 4 of them" : "";
-      expect(stderr).toBe(`perdure ${command}: no job has the id or name "${id}"${hint}\n`);
-    }
-  });
+  it.each(["get", "explain", "events"])(
+    "is reported by %s for text that is neither an id nor a name",
+    async (command) => {
+      for (const id of ["job_01m", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g"]) {
+        const { code, stdout, stderr } = await ask([command, id]);
+        expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+        const hint = id.startsWith("job_") ? "; an id is job_ and 26 characters, or at least the first 4 of them" : "";
+        expect(stderr).toBe(`perdure ${command}: no job has the id or name "${id}"${hint}\n`);
+      }
+    },
+  );
 });
 
 describe("the data directory", () => {
@@ -283,7 +286,7 @@ describe("the data directory", () => {
     `perdure ps: no Perdure data in ${dir}; ` +
     "run `perdure run -- COMMAND` or `perdure up` first, or pass another directory with --data\n";
 
-  it("is never made by looking for it", async () => {
+  it("is never created by a command that reads", async () => {
     const cwd = tempDir();
     const missing = join(cwd, "no", "where");
     expect(await perdure(["ps", "--data", missing])).toEqual({ code: 1, stdout: "", stderr: nothing(missing) });
@@ -306,7 +309,7 @@ describe("the data directory", () => {
     expect(readdirSync(cwd)).toEqual(["kd", "perdure.db"]);
   });
 
-  it("is PERDURE_DATA unless it is named, and ./.perdure unless that is set", async () => {
+  it("is --data, else PERDURE_DATA, else ./.perdure", async () => {
     const env = { PERDURE_DATA: stock.dir };
     expect((await perdure(["ps"], { env })).stdout).toContain(stock.ids.done);
     expect(await perdure(["ps", "--data", "other"], { env })).toMatchObject({ code: 1, stderr: nothing("other") });
@@ -320,7 +323,7 @@ describe("the data directory", () => {
     expect(stderr).not.toContain("secret");
   });
 
-  it("with somebody else's file is refused, and the file left alone", async () => {
+  it("with a file of another program is refused, and the file is not changed", async () => {
     const dir = tempDir();
     writeFileSync(join(dir, "perdure.db"), "not a database, but long enough to be looked at ".repeat(100));
     const { code, stdout, stderr } = await perdure(["ps", "--data", dir]);
@@ -328,7 +331,7 @@ describe("the data directory", () => {
     expect(stderr).toMatch(/^perdure ps: .* is not an SQLite database and was not changed[^\n]*\n$/);
   });
 
-  it("is as it was after each command, but for SQLite's own files", async () => {
+  it("is not changed by any of these commands, except for SQLite's own files", async () => {
     const before = await eventsIn(stock.dir);
     for (const argv of [["ps"], ["get", stock.ids.done], ["explain", stock.ids.waiting], ["events"]]) await ask(argv);
     expect(await eventsIn(stock.dir)).toEqual(before);

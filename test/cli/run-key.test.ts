@@ -1,4 +1,4 @@
-/** `perdure run --key`: one job, whoever runs it, however often it is interrupted. */
+/** `perdure run --key`: always the same job, whoever runs the command and however often it is interrupted. */
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -10,12 +10,12 @@ const KEY = ["--key", "nightly 1"];
 
 const runKey = (place: Place, script: string, ...options: string[]) => scriptAt(place, [...KEY, ...options], script);
 const argvOf = (script: string, options: string[]) => ["run", ...KEY, ...options, "--", "sh", "-c", script];
-/** As a process of its own, which signals are for. */
+/** In a separate process, which can receive signals. */
 const startKey = (place: Place, script: string, ...options: string[]) => start(place, argvOf(script, options));
 const startHere = ({ cwd }: Place, script: string, ...options: string[]) => startMain(argvOf(script, options), { cwd });
 
-describe("a job that has ended, met again by its key,", () => {
-  it("is not run again: its story is told, and its exit code given", async () => {
+describe("a job that has ended, run again with its key,", () => {
+  it("is not started again: the output explains how it ended, and the exit code is the same", async () => {
     const place = newPlace();
     const script = "echo ran; exit 5";
     const first = await runKey(place, script, "--max-attempts", "1");
@@ -30,7 +30,7 @@ describe("a job that has ended, met again by its key,", () => {
     expect(json.stdout.trimEnd().split("\n")).toHaveLength(1);
   });
 
-  it("is redriven with --again, in directories of its own, if it failed", async () => {
+  it("is redriven with --again if it failed, with a new directory per attempt", async () => {
     const place = newPlace();
     const script = 'echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exit 5';
     const first = await runKey(place, script, "--max-attempts", "1");
@@ -42,7 +42,7 @@ describe("a job that has ended, met again by its key,", () => {
     expect(readFileSync(log, "utf8")).toBe("run 1\n");
   });
 
-  it("is redriven with --again under the options given, which change what it had and nothing else", async () => {
+  it("is redriven with --again under the options of the command, which replace only their own values", async () => {
     const place = newPlace();
     const script = '[ "$PERDURE_ATTEMPT" = 3 ] || exit 5';
     const first = await runKey(place, script, "--max-attempts", "1", "--jitter", "0");
@@ -58,7 +58,7 @@ describe("a job that has ended, met again by its key,", () => {
     expect((await perdureAt(place, ["explain", idIn(first)])).stdout).toContain("changed: maxAttempts 2, backoff");
   });
 
-  it("is not redriven with --again if it succeeded, and one line says so", async () => {
+  it("is not redriven with --again if it succeeded, and one line reports that", async () => {
     const place = newPlace();
     const script = "echo ran";
     const id = idIn(await runKey(place, script));
@@ -69,7 +69,7 @@ describe("a job that has ended, met again by its key,", () => {
     expect((await runKey(place, script)).code).toBe(0);
   });
 
-  it("is not mixed up with another command, which is refused in one line", async () => {
+  it("refuses another command under the same key in one line", async () => {
     const place = newPlace();
     const id = idIn(await runKey(place, "true"));
     const { code, stdout, stderr } = await runKey(place, "touch started");
@@ -82,36 +82,36 @@ describe("a job that has ended, met again by its key,", () => {
   });
 });
 
-describe("a job that runs, met by its key,", () => {
-  it("is waited for, and both end with its code", async () => {
+describe("a running job, run again with its key,", () => {
+  it("is waited for, and both commands exit with its code", async () => {
     const place = newPlace();
     const script = "echo up; until [ -e go ]; do sleep 0.1; done; echo ran >> runs; exit 9";
     const first = startKey(place, script, "--max-attempts", "1");
-    await first.says("up");
+    await first.untilPrinted("up");
     const second = startHere(place, script, "--max-attempts", "1");
-    await second.says("resuming the job with this key (1 attempt so far, running)");
+    await second.untilPrinted("resuming the job with this key (1 attempt so far, running)");
     writeFileSync(join(place.cwd, "go"), "");
     expect([(await first.ended).code, await second.ended]).toEqual([9, 9]);
     expect(readFileSync(join(place.cwd, "runs"), "utf8")).toBe("ran\n");
   });
 
-  it("keeps the options it was submitted with, and a line says so", async () => {
+  it("keeps the options it was submitted with, and one line reports that", async () => {
     const place = newPlace();
     const script = "echo up; until [ -e go ]; do sleep 0.1; done; exit 9";
     const first = startHere(place, script, "--max-attempts", "1");
-    await first.says("up");
+    await first.untilPrinted("up");
     const second = startHere(place, script, "--max-attempts", "4");
-    await second.says("the job keeps the options it was submitted with");
+    await second.untilPrinted("the job keeps the options it was submitted with");
     writeFileSync(join(place.cwd, "go"), "");
     expect([await first.ended, await second.ended]).toEqual([9, 9]);
   });
 
-  it("is resumed when its process was ended with SIGTERM, and that attempt is not counted", async () => {
+  it("is resumed after its process ended with SIGTERM, and that attempt is not counted", async () => {
     const place = newPlace();
     const sleep = `sleep ${longTime()}`;
     const script = `echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec ${sleep}`;
     const first = startKey(place, script, "--json");
-    await first.says("run 1");
+    await first.untilPrinted("run 1");
     first.kill("SIGTERM");
     const said = await first.ended;
     expect(said.code).toBe(143);
@@ -128,23 +128,23 @@ describe("a job that runs, met by its key,", () => {
     expect(stdout).toMatch(/^Attempts +2 \(0 of 5 counted\)$/m);
   });
 
-  it("is taken over by who waits when its process is ended", async () => {
+  it("is taken over by a waiting command when its process ends", async () => {
     const place = newPlace();
     const script = 'echo run $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || exec sleep 71236';
     const first = startKey(place, script);
-    await first.says("run 1");
+    await first.untilPrinted("run 1");
     const second = startHere(place, script);
-    await second.says("resuming the job with this key (1 attempt so far, running)");
+    await second.untilPrinted("resuming the job with this key (1 attempt so far, running)");
     first.kill("SIGTERM");
     expect((await first.ended).code).toBe(143);
     expect(await second.ended).toBe(0);
     expect(second.io.stdout.text).toBe("run 2\n");
   });
 
-  it("is resumed after kill -9, and the old command is gone before the new one starts", async () => {
+  it("is resumed after kill -9, and the old command has ended before the new one starts", async () => {
     const place = newPlace();
     const beat = (n: number) => join(place.cwd, `beat.${n}`);
-    // It ignores what can be ignored, and writes to no pipe that would break.
+    // It ignores signals, and does not write to a pipe that would break.
     const script =
       'trap "" TERM HUP; i=0; while [ $i -lt 3 ]; do date +%s%N >> beat.$PERDURE_ATTEMPT; sleep 0.02; ' +
       '[ "$PERDURE_ATTEMPT" = 1 ] || i=$((i+1)); done';

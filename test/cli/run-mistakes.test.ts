@@ -1,4 +1,4 @@
-/** Mistakes in `perdure run`: exit code 2, one line that speaks of the option as it was typed, nothing stored. */
+/** Mistakes in `perdure run`: exit code 2, one line that names the option as it was typed, nothing stored. */
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ const NO_COMMAND: readonly Mistake[] = [
   [["run", "--", ""], /: COMMAND: must be .*; got ""/],
 ];
 
-/** The options before `-- true`, and what is said of them. */
+/** The options before `-- true`, and the message. */
 const OPTIONS: readonly Mistake[] = [
   [["--max-attempt", "3"], /^perdure run: unknown option --max-attempt\. Did you mean --max-attempts\?/],
   [["--no-such"], /: unknown option --no-such/],
@@ -96,7 +96,7 @@ describe("perdure run refuses", () => {
     },
   );
 
-  it("a directory that PERDURE_DATA names, by that name, also as a program", async () => {
+  it("a directory of PERDURE_DATA, with a message that names the variable, also as a program", async () => {
     const { code, stderr } = await perdureIn(newPlace(), ["run", "--", "true"], { PERDURE_DATA: "/proc/x" });
     expect(code).toBe(2);
     expect(stderr).toMatch(/^perdure run: PERDURE_DATA: cannot write to \/proc\/x[^\n]*\n$/);
@@ -113,7 +113,7 @@ describe("perdure run refuses", () => {
     expect(readdirSync(place.cwd)).toEqual([]);
   });
 
-  it("somebody else's perdure.db, and leaves it alone", async () => {
+  it("a perdure.db that is not a database, and does not change it", async () => {
     const { cwd, data } = newPlace();
     const text = "not a database, but long enough to be looked at ".repeat(100);
     mkdirSync(data);
@@ -127,11 +127,11 @@ describe("perdure run refuses", () => {
     expect(existsSync(join(cwd, "started"))).toBe(false);
   });
 
-  it("a current directory that is not there any more", async () => {
+  it("a current directory that was deleted", async () => {
     const { cwd } = newPlace();
     const script = 'mkdir d && cd d && rmdir ../d && exec "$0" "$1" run -- touch started';
     const { status, stderr } = spawnSync("sh", ["-c", script, process.execPath, PROGRAM], { cwd, encoding: "utf8" });
-    const told = "perdure: the current directory does not exist any more; change to another\n";
-    expect({ status, stderr }).toEqual({ status: 2, stderr: told });
+    const message = "perdure: the current directory does not exist any more; change to another\n";
+    expect({ status, stderr }).toEqual({ status: 2, stderr: message });
   });
 });

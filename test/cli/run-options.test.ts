@@ -1,4 +1,4 @@
-/** The options of `perdure run`, each by what it does to a real command. */
+/** The options of `perdure run`, each by its effect on a real command. */
 import { existsSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -9,7 +9,7 @@ import { type Ending, endingOf, idIn, newPlace, perdureIn } from "./program.ts";
 
 const FAST = ["--backoff", "1ms"];
 
-/** How it ended, of a command that always fails unless the script says otherwise. */
+/** The result of a command that always fails, unless another script is passed. */
 async function endingWith(options: readonly string[], script = "exit 7"): Promise<Ending> {
   return endingOf(await scriptAt(newPlace(), ["--json", ...options], script));
 }
@@ -17,7 +17,7 @@ async function endingWith(options: readonly string[], script = "exit 7"): Promis
 const delays = ({ attempts }: Ending) => attempts.map(({ delayMs }) => delayMs);
 const codes = ({ attempts }: Ending) => attempts.map(({ exitCode }) => exitCode);
 
-describe("waits", () => {
+describe("delays", () => {
   it.runIf(IS_FULL)("grow by --backoff-factor from --backoff up to --backoff-max", async () => {
     const options = ["--max-attempts", "5", "--backoff", "10ms", "--backoff-factor", "3", "--backoff-max", "50ms"];
     expect(delays(await endingWith([...options, "--jitter", "0"]))).toEqual([10, 30, 50, 50, null]);
@@ -28,15 +28,15 @@ describe("waits", () => {
     const waits = delays(await endingWith(options)).slice(0, -1) as number[];
     expect(waits).toHaveLength(7);
     for (const wait of waits) expect(Math.abs(wait - 20)).toBeLessThanOrEqual(18);
-    // Seven equal ones of 37 possible, by chance: once in two thousand million runs.
+    // Seven equal waits out of 37 values, by chance: once in two thousand million runs.
     expect(new Set(waits).size).toBeGreaterThan(1);
   });
 
-  it("are none with --backoff none", async () => {
+  it("are 0 with --backoff none", async () => {
     expect(delays(await endingWith(["--backoff", "none", "--max-attempts", "3"]))).toEqual([0, 0, null]);
   });
 
-  it("and runs are as many as the help says without any option", async () => {
+  it("and attempts are those of the help without any option", async () => {
     const { stdout } = await perdureAt(newPlace(), ["run", "--help"]);
     expect(stdout).toMatch(/^ +--max-attempts N +Attempts in all, the first included\. Default: 5\b/m);
     const { attempts } = await endingWith(FAST);
@@ -53,16 +53,16 @@ describe("what is retried", () => {
     ["--retry-when", ["--retry-when", "{{ exit_code == 71 }}"], [71, 72], "rejected"],
     ["--stop-when", ["--stop-when", "{{ attempt >= 2 and exit_code > 70 }}"], [71, 72], "rejected"],
     ["--max-attempts", ["--max-attempts", "3"], [71, 72, 73], "exhausted"],
-    ["a preset that retries nothing unknown", ["--preset", "opal"], [71], "rejected"],
+    ["a preset that does not retry unknown failures", ["--preset", "opal"], [71], "rejected"],
     ["a preset, with codes added to it", ["--preset", "opal", "--retry-on", "71", "--max-attempts", "9"], [71, 72]],
-    ["a preset's own number of runs", ["--preset", "noetl"], [71, 72, 73], "exhausted"],
-  ])("is said by %s", async (_, options, runs, reason = "rejected") => {
+    ["a preset's own number of attempts", ["--preset", "noetl"], [71, 72, 73], "exhausted"],
+  ])("is decided by %s", async (_, options, runs, reason = "rejected") => {
     const ending = await endingWith([...FAST, ...options], SECOND);
     expect({ codes: codes(ending), reason: ending.reason }).toEqual({ codes: runs, reason });
     expect(ending).toMatchObject({ state: "failed", exitCode: runs.at(-1) });
   });
 
-  it("that fail the job end the line of the attempt, and explain says why", async () => {
+  it("can be stopped by --stop-when: the attempt line ends with giving up, and explain names the condition", async () => {
     const place = newPlace();
     const { stderr } = await scriptAt(place, [...FAST, "--stop-when", "{{ exit_code == 7 }}"], "exit 7");
     expect(stderr).toMatch(/^attempt 1\/5 failed: exit code 7; giving up$/m);
@@ -79,8 +79,8 @@ describe("what is retried", () => {
   });
 });
 
-describe("the command's surroundings", () => {
-  it("hold the variables of --env, a minimal base, and nothing else of ours", async () => {
+describe("the command's environment", () => {
+  it("has the variables of --env, a minimal base, and nothing else of Perdure's environment", async () => {
     const argv = ["run", "-q", "--env", "GIVEN=a=b", "--env", "PASSED", "--env", "EMPTY=", "--", "env"];
     const { stdout } = await perdureIn(newPlace(), argv, { PASSED: "on", SECRET: "s", NODE_OPTIONS: "--no-warnings" });
     const lines = stdout.trimEnd().split("\n");
@@ -89,7 +89,7 @@ describe("the command's surroundings", () => {
     expect(names.sort()).toEqual(["EMPTY", "GIVEN", "HOME", "LANG", "PASSED", "PATH"]);
   });
 
-  it("are the directory where one is, or that of --cwd", async () => {
+  it("has the current directory, or that of --cwd, as working directory", async () => {
     const place = newPlace();
     mkdirSync(join(place.cwd, "sub"));
     expect((await perdureAt(place, ["run", "-q", "--", "pwd"])).stdout).toBe(`${place.cwd}\n`);
@@ -99,7 +99,7 @@ describe("the command's surroundings", () => {
     expect(missing.stderr).toContain(`the working directory ${place.cwd}/none does not exist`);
   });
 
-  it.runIf(IS_FULL)("lose their scratch files at the end, but with --keep", async () => {
+  it.runIf(IS_FULL)("deletes scratch files at the end, except with --keep", async () => {
     const script = 'cd "$PERDURE_OUTPUT_DIR"; echo s > scratch; echo a > artifacts/a';
     for (const [options, kept] of [
       [[], false],
@@ -113,7 +113,7 @@ describe("the command's surroundings", () => {
     }
   });
 
-  it.runIf(IS_FULL)("hold the directory of the run before", async () => {
+  it.runIf(IS_FULL)("names the directory of the previous attempt", async () => {
     const script =
       '[ -n "$PERDURE_PREVIOUS_OUTPUT_DIR" ] && cat "$PERDURE_PREVIOUS_OUTPUT_DIR/point" || { echo 41 > "$PERDURE_OUTPUT_DIR/point"; exit 1; }';
     expect(await scriptAt(newPlace(), [...FAST, "-q"], script)).toEqual({ code: 0, stdout: "41\n", stderr: "" });
@@ -121,7 +121,7 @@ describe("the command's surroundings", () => {
 });
 
 describe("the data", () => {
-  it("lies in --data, else in PERDURE_DATA, else in ./.perdure, for its owner only", async () => {
+  it("is in --data, else in PERDURE_DATA, else in ./.perdure, for its owner only", async () => {
     const place = newPlace();
     const env = { PERDURE_DATA: "theirs" };
     await perdureAt(place, ["run", "-q", "--data", "deep/er/mine", "--", "true"], env);

@@ -1,11 +1,11 @@
-/** What is seen of a command: on a terminal nothing that could harm it, in a pipe every byte as it was. */
+/** The output of a command: escaped on a terminal, unchanged in a pipe. */
 import { spawnSync } from "node:child_process";
 import { describe, expect, it } from "vitest";
 import { IS_FULL } from "../tier.ts";
 import { DANGEROUS, Kept, perdure, perdureAt, type Said, scriptAt, uncoloured } from "./kit.ts";
 import { idIn, longTime, newPlace, type Place, processesWith, startShell } from "./program.ts";
 
-/** On a pseudo-terminal of `script`; what it shows has CR LF at the ends of lines. The exit code is the program's. */
+/** Runs the program on a pseudo-terminal of `script`, whose output has CR LF. The exit code is the program's. */
 async function onTerminal(place: Place, argv: readonly string[], env: Record<string, string> = {}): Promise<Said> {
   const quoted = argv.map((word) => `'${word.replaceAll("'", "'\\''")}'`).join(" ");
   const inner = `stty cols 120 -opost; $PERDURE_CLI ${quoted}`;
@@ -14,7 +14,7 @@ async function onTerminal(place: Place, argv: readonly string[], env: Record<str
   return { ...said, stdout: said.stdout.replaceAll("\r\n", "\n") };
 }
 
-/** What a terminal would get that shows both streams, without one. */
+/** The output that a terminal would get, without a pseudo-terminal. */
 async function onScreen({ cwd }: Place, argv: readonly string[]): Promise<Omit<Said, "stderr">> {
   const screen = Object.assign(new Kept(), { isTTY: true });
   const { code } = await perdure(argv, { cwd, stdout: screen, stderr: screen, isTTY: true, columns: 120 });
@@ -24,11 +24,11 @@ async function onScreen({ cwd }: Place, argv: readonly string[]): Promise<Omit<S
 const HOSTILE = "\\033[2J\\033]0;owned\\007\\033]52;c;b3duZWQ=\\007\\302\\233 31m\\342\\200\\256gpj\\bx";
 const SHOWN = "\\x1b[2J\\x1b]0;owned\\x07\\x1b]52;c;b3duZWQ=\\x07\\x9b 31m\\u{202e}gpj\\x08x";
 
-/** Of util-linux: that of other systems has other options. */
+/** Whether `script` is that of util-linux: others have other options. */
 const hasScript = spawnSync("script", ["--version"], { encoding: "utf8" }).stdout?.includes("util-linux") === true;
 
 describe.skipIf(!hasScript)("a terminal", () => {
-  it("gets no control characters of the command, on stdout, on stderr or in our lines", async () => {
+  it("gets no control characters from the command, on stdout, on stderr or in Perdure's lines", async () => {
     const script = `printf '${HOSTILE}\\n'; printf '${HOSTILE}\\n' >&2; exit 3`;
     const { code, stdout } = await onTerminal(newPlace(), ["run", "--max-attempts", "1", "--", "sh", "-c", script]);
     expect(code).toBe(3);
@@ -37,7 +37,7 @@ describe.skipIf(!hasScript)("a terminal", () => {
     expect(stdout).toContain(`attempt 1/1 failed: exit code 3 (${SHOWN}); giving up`);
   });
 
-  it("gets none in the object of --json either, which still means the same", async () => {
+  it("gets none in the object of --json either, and its values are unchanged", async () => {
     const script = `printf '${HOSTILE}\\n' >&2; exit 3`;
     const argv = ["run", "-q", "--json", "--max-attempts", "1", "--", "sh", "-c", script];
     const { stdout } = await onScreen(newPlace(), argv);
@@ -49,20 +49,20 @@ describe.skipIf(!hasScript)("a terminal", () => {
     expect(attempts[0].message).toContain("\x9b 31m\u202egpj\bx");
   });
 
-  it("shows characters and ends of lines that came in pieces as they are", async () => {
+  it("shows characters and line ends correctly when they arrive in pieces", async () => {
     const script =
       "printf '\\342\\202'; sleep 0.1; printf '\\254 a\\r'; sleep 0.1; printf '\\nb\\r\\n50%%\\r'; sleep 0.1; printf '99%%\\n'";
     const { stdout } = await onScreen(newPlace(), ["run", "-q", "--", "sh", "-c", script]);
     expect(stdout).toBe("€ a\nb\n50%\\r99%\n");
   });
 
-  it("shows what a run ended with, however unfinished, and none of it in the next run", async () => {
+  it("shows the incomplete end of an attempt's output, and not as part of the next attempt", async () => {
     const script = "printf 'a\\r'; [ $PERDURE_ATTEMPT = 2 ] || { printf '\\342\\202'; exit 1; }";
     const { stdout } = await onScreen(newPlace(), ["run", "-q", "--backoff", "1ms", "--", "sh", "-c", script]);
     expect(stdout).toMatch(/^a\\r\ufffd+\n?a\\r\n?$/);
   });
 
-  it("gets logs and names of files escaped, and colours only without NO_COLOR", async () => {
+  it("gets logs and file names escaped, and colours only without NO_COLOR", async () => {
     const place = newPlace();
     const script = `printf '${HOSTILE}\\r\\nb'; printf '${HOSTILE}\\n' >&2; touch "$PERDURE_OUTPUT_DIR/artifacts/$(printf '\\033[2J')"`;
     const id = idIn(await scriptAt(place, [], script));
@@ -87,7 +87,7 @@ describe.skipIf(!hasScript)("a terminal", () => {
 });
 
 describe("a pipe", () => {
-  it("gets the bytes as they are, of a run and of its logs", async () => {
+  it("gets the bytes of a run and of its logs unchanged", async () => {
     const place = newPlace();
     const bytes = "\\033[31m\\000\\377\\342\\202\\r\\r\\n\\302\\233";
     const script = `$PERDURE_CLI run -- sh -c "printf '${bytes}'" 2> notes | od -An -v -tx1`;
@@ -97,7 +97,7 @@ describe("a pipe", () => {
     expect((await startShell(place, logs).ended).stdout).toBe(expected);
   });
 
-  it("that nobody reads any more ends the run by itself, with its tree", async () => {
+  it("that is closed ends the run, with all its processes", async () => {
     const place = newPlace();
     const sleep = `sleep ${longTime()}`;
     const script = `$PERDURE_CLI run -- sh -c '${sleep} & yes' | head -1`;
@@ -110,7 +110,7 @@ describe("a pipe", () => {
   }, 120_000);
 
   it.runIf(IS_FULL)(
-    "that nobody reads any more ends it too when the noise comes from stderr",
+    "that is closed ends the run too when the output comes from stderr",
     async () => {
       const sleep = `sleep ${longTime()}`;
       const script = `$PERDURE_CLI run -- sh -c '${sleep} & yes >&2' 2>&1 >/dev/null | head -1`;
@@ -120,9 +120,9 @@ describe("a pipe", () => {
     120_000,
   );
 
-  it.runIf(IS_FULL)("that nobody reads any more is no trouble for logs and artifacts", async () => {
+  it.runIf(IS_FULL)("that is closed does not make logs and artifacts fail", async () => {
     const place = newPlace();
-    // More than a pipe holds.
+    // More than the buffer of a pipe.
     const script = 'seq 30000; seq 30000 > "$PERDURE_OUTPUT_DIR/artifacts/n"';
     const id = idIn(await scriptAt(place, [], script));
     for (const argv of [`logs ${id}`, `artifacts ${id} n`]) {

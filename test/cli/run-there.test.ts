@@ -1,4 +1,4 @@
-/** `perdure run` on a server: the command runs on a worker, and is seen from here. */
+/** `perdure run` on a server: the command runs on a worker, and its output is shown here. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { createServer } from "node:net";
 import { join } from "node:path";
@@ -21,11 +21,11 @@ const start = (script: string, ...options: string[]) =>
   startMain(["run", ...options, "--", "sh", "-c", script], here());
 
 describe("perdure run on a server", () => {
-  it("shows output as it comes, tells of each run after its output, and exits with the code of the last", async () => {
+  it("shows output as it comes, a line for each attempt after its output, and exits with the code of the last", async () => {
     const script = `echo out $PERDURE_ATTEMPT; echo err $PERDURE_ATTEMPT >&2; ${untilThere("go")}; exit 7`;
     const running = start(script, "--max-attempts", "2", "--backoff", "1ms");
-    await running.says("out 1");
-    await running.says("err 1");
+    await running.untilPrinted("out 1");
+    await running.untilPrinted("err 1");
     writeFileSync(join(target.dir, "go"), "");
     expect(await running.ended).toBe(7);
     expect(running.io.stdout.text).toBe("out 1\nout 2\n");
@@ -40,7 +40,7 @@ describe("perdure run on a server", () => {
   }, 120_000);
 
   it.runIf(IS_FULL)(
-    "leaves the object of --json on the last line, and nothing on stderr with --quiet",
+    "prints the object of --json on the last line, and nothing on stderr with --quiet",
     async () => {
       const said = await runScript('echo x > "$PERDURE_OUTPUT_DIR/artifacts/f"; printf half', "--json", "--quiet");
       expect(said).toMatchObject({ code: 0, stderr: "" });
@@ -53,21 +53,21 @@ describe("perdure run on a server", () => {
     120_000,
   );
 
-  it("runs in this directory on this machine, with what --env names", async () => {
+  it("runs in this directory if the worker is on this machine, with the variables of --env", async () => {
     const said = await ask(["run", "--env", "NAME=value", "--", "sh", "-c", "pwd; echo $NAME"], here());
     expect(said).toMatchObject({ code: 0, stdout: `${target.dir}\nvalue\n` });
     const other = await ask(["run", "--cwd", "worker", "--", "pwd"], here());
     expect(other.stdout).toBe(`${join(target.dir, "worker")}\n`);
   }, 120_000);
 
-  it("has the exit codes of a timeout, a missing program and a cancelled job", async () => {
+  it("exits with the codes of a timeout, a missing program and a cancelled job", async () => {
     expect((await runScript("exec sleep 71300", "--timeout", "100ms", "--max-attempts", "1")).code).toBe(124);
     const missing = await ask(["run", "--max-attempts", "1", "--", "no-such-program"], here());
     expect(missing.code).toBe(127);
-    // However soon it ended: that it is told is why it is run in the foreground.
+    // The reason is shown however soon the job ended.
     expect(missing.stderr).toMatch(/^attempt 1\/1 failed: .*no-such-program/m);
     const running = start(`echo up; ${untilThere("never")}`);
-    await running.says("up");
+    await running.untilPrinted("up");
     await target.perdure.cancel(idIn({ stderr: running.io.stderr.text }));
     expect(await running.ended).toBe(130);
   }, 120_000);
@@ -76,14 +76,14 @@ describe("perdure run on a server", () => {
     const script = `echo run $PERDURE_ATTEMPT; ${untilThere("go-key")}; [ $PERDURE_ATTEMPT = 2 ]`;
     const options = ["--key", "nightly", "--max-attempts", "1"];
     const first = start(script, ...options);
-    await first.says("run 1");
+    await first.untilPrinted("run 1");
     const second = start(script, ...options);
-    await second.says("resuming the job with this key (1 attempt so far, running)");
-    await second.says("run 1");
+    await second.untilPrinted("resuming the job with this key (1 attempt so far, running)");
+    await second.untilPrinted("run 1");
     writeFileSync(join(target.dir, "go-key"), "");
     expect([await first.ended, await second.ended]).toEqual([1, 1]);
-    const told = await runScript(script, ...options);
-    expect(told).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^Failed \(exhausted\)/) });
+    const ended = await runScript(script, ...options);
+    expect(ended).toMatchObject({ code: 1, stdout: "", stderr: expect.stringMatching(/^Failed \(exhausted\)/) });
     expect(await runScript(script, ...options, "--again")).toMatchObject({ code: 0, stdout: "run 2\n" });
     const conflict = await runScript("true", ...options);
     expect(conflict).toMatchObject({
@@ -93,7 +93,7 @@ describe("perdure run on a server", () => {
   }, 120_000);
 
   it.runIf(IS_FULL)(
-    "waits in the queue that is named",
+    "submits to the queue of --queue",
     async () => {
       const said = await runScript("true", "--queue", "nightly");
       expect(said).toMatchObject({ code: 0, stderr: expect.stringContaining(", queue nightly\n") });
@@ -102,20 +102,20 @@ describe("perdure run on a server", () => {
     120_000,
   );
 
-  it("says once that nobody is there to run it, and waits for somebody", async () => {
+  it("reports once that no worker takes the job, and waits for one", async () => {
     const other = await serverTarget();
     onTestFinished(() => other.close());
     const waiting = startMain(["run", "--", "echo", "at last"], { env: other.env, cwd: other.dir });
-    await waiting.says("waiting: no worker takes this job yet; start one with `perdure worker`");
+    await waiting.untilPrinted("waiting: no worker takes this job yet; start one with `perdure worker`");
     await other.work();
     expect(await waiting.ended).toBe(0);
     expect(waiting.io.stdout.text).toBe("at last\n");
     expect(waiting.io.stderr.text.split("no worker")).toHaveLength(2);
   }, 120_000);
 
-  it("says that a job is too large for every worker", async () => {
+  it("reports that a job is too large for every worker", async () => {
     const waiting = startMain(["submit", "--wait", "--cpu", "99999", "--", "true"], here());
-    await waiting.says("no worker is large enough for 99999 cpus; start a larger one with `perdure worker`");
+    await waiting.untilPrinted("no worker is large enough for 99999 cpus; start a larger one with `perdure worker`");
     const [id = ""] = waiting.io.stdout.text.split("\n");
     await target.perdure.cancel(id);
     expect(await waiting.ended).toBe(1);
@@ -123,11 +123,11 @@ describe("perdure run on a server", () => {
   }, 120_000);
 
   it.runIf(IS_FULL)(
-    "says that its queue is paused",
+    "reports that its queue is paused",
     async () => {
       await target.perdure.pause("stopped");
       const running = start("true", "--queue", "stopped");
-      await running.says("the queue stopped is paused");
+      await running.untilPrinted("the queue stopped is paused");
       expect(running.io.stderr.text).not.toContain("no worker");
       await target.perdure.resume("stopped");
       expect(await running.ended).toBe(0);
@@ -147,7 +147,7 @@ describe("perdure run on a server", () => {
   });
 });
 
-it("the server at work on a data directory is found by that directory, with its token", async () => {
+it("the running server of a data directory is found through that directory, with its token", async () => {
   const cwd = join(target.dir, "with-server");
   const data = join(cwd, ".perdure");
   mkdirSync(data, { recursive: true });
@@ -157,15 +157,15 @@ it("the server at work on a data directory is found by that directory, with its 
   expect(said).toMatchObject({ code: 0, stdout: `${cwd}\n` });
   const id = idIn(said);
   expect((await ask(["ps", "-n", "1", "--data", data])).stdout).toContain(id);
-  // Named, a directory without a server is looked at itself, whatever the environment says.
+  // A directory without a server, passed with --data, is read itself, whatever the environment sets.
   const none = await ask(["ps", "--data", "none"], { cwd, env: target.env });
   expect(none).toMatchObject({ code: 1, stderr: expect.stringContaining("no Perdure data in none") });
   expect((await ask(["ps", "--data", "none", "--server", target.url], { cwd, env: target.env })).stdout).toContain(id);
 }, 120_000);
 
-describe("a server that does not answer as hoped", () => {
+describe("a server that cannot be used", () => {
   it.each([["ps"], ["run", "--", "true"], ["wait", "job_01m7gekg9zevv9a6xvvwmt1v8g"]])(
-    "does not know the token: %s says what to do",
+    "does not know the token: %s reports what to do",
     async (...argv) => {
       const env = { PERDURE_URL: target.url, PERDURE_TOKEN: `pdr_wrongone_${"x".repeat(43)}` };
       const said = await ask(argv, { env, cwd: target.dir });
@@ -175,7 +175,7 @@ describe("a server that does not answer as hoped", () => {
     },
   );
 
-  it("is not asked without a token", async () => {
+  it("gets no request without a token", async () => {
     const said = await ask(["ps"], { env: { PERDURE_URL: target.url }, cwd: target.dir });
     expect(said).toMatchObject({
       code: 2,
@@ -183,7 +183,7 @@ describe("a server that does not answer as hoped", () => {
     });
   });
 
-  it("cannot be reached: one line says what to do, soon", async () => {
+  it("cannot be reached: one line soon reports what to do", async () => {
     const free = createServer();
     const port = await new Promise<number>((resolve) => {
       free.listen(0, "127.0.0.1", () => resolve((free.address() as { port: number }).port));

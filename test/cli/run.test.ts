@@ -1,4 +1,4 @@
-/** `perdure run`: the story of a command, its exit code, and what it leaves to programs. */
+/** `perdure run`: its lines about the attempts, its exit code, and its output for programs. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -10,7 +10,7 @@ const ONCE = ["--max-attempts", "1"];
 const SLOW = `sleep ${longTime()}`;
 
 describe("perdure run", () => {
-  it("gets a command through that fails once, and can tell how", async () => {
+  it("retries a command that fails once, and explain shows both attempts", async () => {
     const place = newPlace();
     const script = 'echo out $PERDURE_ATTEMPT; [ "$PERDURE_ATTEMPT" = 2 ] || { echo no luck >&2; exit 7; }';
     const { code, stdout, stderr } = await runScript(place, ["--max-attempts", "3", "--backoff", "100ms"], script);
@@ -24,11 +24,11 @@ describe("perdure run", () => {
     ]);
     const id = idIn({ stderr });
     expect(readdirSync(join(place.data, "artifacts", id)).sort()).toEqual(["attempt_1", "attempt_2"]);
-    const story = await perdureAt(place, ["explain", id]);
-    expect(story).toMatchObject({ code: 0, stderr: "" });
-    expect(story.stdout).toMatch(/^Succeeded at .*, with attempt 2 of 3\.$/m);
-    expect(story.stdout).toMatch(/^Attempt 1 started .* failed after .*: "exit code 7: no luck"\.$/m);
-    expect(story.stdout).toMatch(/^Attempt 2 started .* completed after /m);
+    const explained = await perdureAt(place, ["explain", id]);
+    expect(explained).toMatchObject({ code: 0, stderr: "" });
+    expect(explained.stdout).toMatch(/^Succeeded at .*, with attempt 2 of 3\.$/m);
+    expect(explained.stdout).toMatch(/^Attempt 1 started .* failed after .*: "exit code 7: no luck"\.$/m);
+    expect(explained.stdout).toMatch(/^Attempt 2 started .* completed after /m);
   });
 
   it.each([
@@ -56,11 +56,11 @@ describe("perdure run", () => {
     expect(stderr).toMatch(/: failed \(invalid\) after 1 attempt, /);
   });
 
-  it("exits so as a program too", async () => {
+  it("exits with these codes as a program too", async () => {
     expect(await runScript(newPlace(), ONCE, "kill -USR1 $$")).toMatchObject({ code: 138, stdout: "" });
   });
 
-  it("takes all that follows -- as the command's, our own options too", async () => {
+  it("passes everything after -- to the command, also Perdure's own options", async () => {
     const { code, stdout } = await perdureAt(newPlace(), [
       "run",
       "-q",
@@ -78,11 +78,11 @@ describe("perdure run", () => {
   it.each([
     [["run", "-q", "echo", "--json", "-c", "--", "--help"], "--json -c -- --help\n"],
     [["run", "--max-attempts", "2", "-q", "sh", "-c", "echo $PERDURE_ATTEMPT"], "1\n"],
-  ])("does so from the first word of the command on: %j", async (argv, stdout) => {
+  ])("does the same from the first word of the command on: %j", async (argv, stdout) => {
     expect(await perdureAt(newPlace(), argv)).toEqual({ code: 0, stdout, stderr: "" });
   });
 
-  it("with --json leaves one object on the last line", async () => {
+  it("with --json prints one object on the last line", async () => {
     const script =
       'echo \'{"a": 1}\'; [ "$PERDURE_ATTEMPT" = 3 ] && echo x > "$PERDURE_OUTPUT_DIR/artifacts/x.txt" || exit 7';
     const said = await scriptAt(newPlace(), ["--json", "--backoff", "20ms", "--jitter", "0"], script);
@@ -102,14 +102,14 @@ describe("perdure run", () => {
     });
   });
 
-  it("begins a line for that object, and for each of its own, where the command did not end one", async () => {
+  it("starts a new line for that object and for its own lines if the command did not end one", async () => {
     const said = await scriptAt(newPlace(), [...ONCE, "--json"], "printf out; printf err >&2; exit 3");
     expect(said.stdout).toMatch(/^out\n\{"id".*\}\n$/);
     expect(endingOf(said)).toMatchObject({ state: "failed", reason: "exhausted", exitCode: 3, outputs: [] });
     expect(said.stderr).toMatch(/^err\nattempt 1\/1 .*\njob_.*\n$/);
   });
 
-  it("tells signals in that object, and nothing else with --quiet", async () => {
+  it("reports signals in that object, and prints nothing else with --quiet", async () => {
     const said = await scriptAt(newPlace(), [...ONCE, "--json", "--quiet"], "echo mine >&2; kill -9 $$");
     expect(said).toMatchObject({ code: 137, stderr: "mine\n" });
     const attempts = [{ outcome: "failed", exitCode: 137, signal: "SIGKILL", message: "signal SIGKILL: mine" }];
@@ -117,7 +117,7 @@ describe("perdure run", () => {
   });
 
   it.runIf(IS_FULL)(
-    "runs side by side with others on the same data, each its own command",
+    "runs side by side with others on the same data, each with its own command",
     async () => {
       const place = newPlace();
       const names = ["n1", "n2", "n3"];

@@ -1,5 +1,5 @@
-/** The table of settings in the guide: all of them, with the options, variables and defaults that they have. OPAL's own
- *  variables stand in its guide. */
+/** The table of settings in the operations guide lists all settings with their options, variables and defaults. OPAL's own
+ *  variables are in its guide. */
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";

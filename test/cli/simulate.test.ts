@@ -1,4 +1,4 @@
-/** `perdure simulate` as people and scripts use it. What is decided is tested in `src/core`; here, that it arrives. */
+/** `perdure simulate`: input and output. The decisions are tested in `src/core`. */
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -19,20 +19,21 @@ function file(name: string, text: string): string {
   return name;
 }
 
-interface Told {
+interface Simulated {
   readonly attempts: readonly SimulatedStep[];
   readonly end: SimulatedEnd & { readonly dialect: DialectEnd | null };
   readonly seed: number | null;
 }
 
-async function told(...argv: string[]): Promise<Told> {
+async function simulated(...argv: string[]): Promise<Simulated> {
   const { code, stdout, stderr } = await run(...argv, "--json");
   expect([code, stderr]).toEqual([0, ""]);
-  return JSON.parse(stdout) as Told;
+  return JSON.parse(stdout) as Simulated;
 }
 
-const delays = ({ attempts }: Told) => attempts.flatMap(({ delayMs }) => (delayMs === null ? [] : [delayMs / 1_000]));
-const ranges = ({ attempts }: Told) =>
+const delays = ({ attempts }: Simulated) =>
+  attempts.flatMap(({ delayMs }) => (delayMs === null ? [] : [delayMs / 1_000]));
+const ranges = ({ attempts }: Simulated) =>
   attempts.flatMap(({ delayRangeMs: range }) => (range === null ? [] : [range.map((ms) => ms / 1_000)]));
 
 const TASK = file(
@@ -42,7 +43,7 @@ const TASK = file(
 
 describe("the presets", () => {
   it("opal: lost twice, it fails with max_retries_exceeded_a2 after 8 s", async () => {
-    const simulation = await told("--preset", "opal", "--outcomes", "lost,lost");
+    const simulation = await simulated("--preset", "opal", "--outcomes", "lost,lost");
     expect(delays(simulation)).toEqual([8]);
     expect(simulation.end).toMatchObject({ state: "failed", reason: "lost", totalMs: 8_000, attempts: 2 });
     expect(simulation.end.dialect).toEqual({ dialect: "opal", status: "failed", error: "max_retries_exceeded_a2" });
@@ -51,7 +52,7 @@ describe("the presets", () => {
     expect(stdout).toMatch(/in the terms of opal: failed, max_retries_exceeded_a2\n$/);
   });
 
-  it("have the numbers of their documents, and tell of settings that say otherwise", async () => {
+  it("have the numbers of their documents, and report settings that differ", async () => {
     const env = { OPAL_MAX_RETRIES: "3", OPAL_LEASE_TTL_SECS: "20" };
     const simulate = (...argv: string[]) =>
       perdure(["simulate", ...argv, "--outcomes", "lost,lost"], { cwd: dir, env });
@@ -61,20 +62,20 @@ describe("the presets", () => {
     expect(stderr).toBe(
       "note: OPAL_MAX_RETRIES is ignored: --preset opal has the numbers of its document; the setting applies to files passed with -f\n",
     );
-    // A file goes by them, and other presets have nothing to do with them.
+    // A file uses these settings, and other presets ignore them.
     const opal = await simulate("-f", file("opal-set.yaml", "prompt: hello\nmetadata: {}\n"));
     expect([opal.stderr, opal.stdout]).toEqual(["", expect.stringContaining("lease_expired_retry_2")]);
     expect((await simulate("--preset", "fluster")).stderr).toBe("");
   });
 
-  it("opal with three runs: 8 s, then 15 s", async () => {
-    expect(delays(await told("--preset", "opal", "--max-attempts", "3", "--outcomes", "lost", "--repeat"))).toEqual([
-      8, 15,
-    ]);
+  it("opal with three attempts: 8 s, then 15 s", async () => {
+    expect(
+      delays(await simulated("--preset", "opal", "--max-attempts", "3", "--outcomes", "lost", "--repeat")),
+    ).toEqual([8, 15]);
   });
 
-  it("fluster: 1, 2, 4, 8, 16 s, and no more than 30 s", async () => {
-    const simulation = await told(
+  it("fluster: 1, 2, 4, 8, 16 s, and at most 30 s", async () => {
+    const simulation = await simulated(
       "--preset",
       "fluster",
       "--max-attempts",
@@ -87,19 +88,19 @@ describe("the presets", () => {
     );
     expect(delays(simulation)).toEqual([1, 2, 4, 8, 16, 30, 30]);
     expect(simulation.end.dialect).toMatchObject({ status: "FAILED", error: "exit code 1" });
-    const lost = await told("--preset", "fluster", "--outcomes", "lost", "--repeat");
+    const lost = await simulated("--preset", "fluster", "--outcomes", "lost", "--repeat");
     expect(lost.end).toMatchObject({ attempts: 101, totalMs: 0, dialect: { status: "WORKER_FAILED" } });
   });
 
   it("noetl: 1.0 and 2.0 s, and its three events at the end", async () => {
-    const simulation = await told("--preset", "noetl", "--outcomes", "fail,fail,fail");
+    const simulation = await simulated("--preset", "noetl", "--outcomes", "fail,fail,fail");
     expect(delays(simulation)).toEqual([1, 2]);
     expect(simulation.end.dialect?.status).toBe("step_retry_exhausted, step_failed_terminal, execution_failed");
-    expect((await told("--preset", "noetl", "--outcomes", "fail,ok")).end.dialect?.status).toBe("step_completed");
+    expect((await simulated("--preset", "noetl", "--outcomes", "fail,ok")).end.dialect?.status).toBe("step_completed");
   });
 
   it("attune: 0.8–1.2, 1.6–2.4, 3.2–4.8, 6.4–9.6 s", async () => {
-    const simulation = await told(
+    const simulation = await simulated(
       "--preset",
       "attune",
       "--max-attempts",
@@ -119,12 +120,12 @@ describe("the presets", () => {
     expect(simulation.end.dialect).toMatchObject({ dialect: "attune", status: "failed" });
   });
 
-  it("agent: 30, 60, 120, 240, 300 s, a quarter less or more", async () => {
-    const simulation = await told("--preset", "agent", "--max-attempts", "6", "--outcomes", "fail", "--repeat");
+  it("agent: 30, 60, 120, 240, 300 s, plus or minus a quarter", async () => {
+    const simulation = await simulated("--preset", "agent", "--max-attempts", "6", "--outcomes", "fail", "--repeat");
     expect(delays(simulation)).toEqual([30, 60, 120, 240, 300]);
     expect(ranges(simulation)).toEqual([30, 60, 120, 240, 300].map((s) => [s * 0.75, s * 1.25]));
     expect(simulation.end.dialect).toMatchObject({ dialect: "agent-task", status: "Failed" });
-    expect((await told("--preset", "agent", "--outcomes", "ok")).end.dialect).toMatchObject({
+    expect((await simulated("--preset", "agent", "--outcomes", "ok")).end.dialect).toMatchObject({
       status: "Completed",
       error: null,
     });
@@ -132,8 +133,8 @@ describe("the presets", () => {
 });
 
 describe("a file", () => {
-  it("gives the policy and the timeout; --jitter 0 makes the delays exact", async () => {
-    const simulation = await told("-f", TASK, "--outcomes", "fail,lost,timeout,ok", "--jitter", "0");
+  it("sets the policy and the timeout; --jitter 0 makes the delays exact", async () => {
+    const simulation = await simulated("-f", TASK, "--outcomes", "fail,lost,timeout,ok", "--jitter", "0");
     const seen = simulation.attempts.map(({ outcome, startMs, tookMs, decision, delayMs, delayRangeMs }) => {
       return [outcome, startMs, tookMs, decision, delayMs, delayRangeMs];
     });
@@ -147,9 +148,9 @@ describe("a file", () => {
     expect(simulation.end.dialect).toBe(null);
   });
 
-  it("may have its runs and its jitter changed, and nothing else", async () => {
-    expect((await told("-f", TASK, "--max-attempts", "1")).end.attempts).toBe(1);
-    expect(ranges(await told("-f", TASK, "--outcomes", "fail", "--jitter", "0.5"))).toEqual([[1, 3]]);
+  it("may have its attempts and its jitter changed by options, and nothing else", async () => {
+    expect((await simulated("-f", TASK, "--max-attempts", "1")).end.attempts).toBe(1);
+    expect(ranges(await simulated("-f", TASK, "--outcomes", "fail", "--jitter", "0.5"))).toEqual([[1, 3]]);
     const { code, stderr } = await run("-f", TASK, "--backoff", "1s");
     expect([code, stderr]).toEqual([
       2,
@@ -157,7 +158,7 @@ describe("a file", () => {
     ]);
   });
 
-  it("may have a policy alone, in our words or in those of a dialect", async () => {
+  it("may contain only a policy, in Perdure's format or in that of a dialect", async () => {
     const wanted: readonly (readonly [string, readonly number[]])[] = [
       ["retry: { maxAttempts: 3 }\n", [1, 2]],
       ["retry: { maxAttempts: 3, backoff: { type: fixed, delay: 5s } }\n", [5, 5]],
@@ -166,15 +167,15 @@ describe("a file", () => {
       ["retry: { maxAttempts: 3, backoffSeconds: 15 }\n", [15, 30]],
     ];
     for (const [text, seconds] of wanted) {
-      expect(delays(await told("-f", file("retry.yaml", text), "--outcomes", "fail,fail,fail"))).toEqual(seconds);
+      expect(delays(await simulated("-f", file("retry.yaml", text), "--outcomes", "fail,fail,fail"))).toEqual(seconds);
     }
     const attune = file("retry.yaml", "retry: { max_retries: 2, base_backoff_secs: 3 }\n");
-    expect(delays(await told("-f", attune, "--outcomes", "error:timed out", "--repeat"))).toEqual([3, 6]);
+    expect(delays(await simulated("-f", attune, "--outcomes", "error:timed out", "--repeat"))).toEqual([3, 6]);
   });
 
-  it("means by true and 3 what the dialect means that is named", async () => {
+  it("with retry: true means what the dialect of --dialect means by it", async () => {
     const plain = file("retry.yaml", "retry: true\n");
-    const noetl = await told("-f", plain, "--dialect", "noetl", "--outcomes", "fail", "--repeat");
+    const noetl = await simulated("-f", plain, "--dialect", "noetl", "--outcomes", "fail", "--repeat");
     expect([delays(noetl), ranges(noetl)]).toEqual([
       [1, 2],
       [
@@ -184,12 +185,12 @@ describe("a file", () => {
     ]);
   });
 
-  it("need not have a program that could run it", async () => {
+  it("does not require a program that could run it", async () => {
     const opal = file("opal.yaml", "prompt: hello\nmetadata: {}\n");
-    expect(delays(await told("-f", opal, "--outcomes", "lost,lost"))).toEqual([8]);
+    expect(delays(await simulated("-f", opal, "--outcomes", "lost,lost"))).toEqual([8]);
   });
 
-  it("may be one of a dialect, which also says how it ends", async () => {
+  it("may be in the format of a dialect, and the end is shown in its terms", async () => {
     const wanted: readonly (readonly [string, string, readonly number[], string])[] = [
       [
         "name: train\nentrypoint: { command: [./train.sh] }\nresources: { cpu: 1 }\nretry: { max_retries_failure: 2 }\n",
@@ -222,12 +223,12 @@ describe("a file", () => {
       const argv = ["-f", file("foreign.yaml", text), "--outcomes", outcomes, "--jitter", "0"];
       const { code, stdout, stderr } = await run(...argv, "--json");
       expect([code, stderr], text).toEqual([0, expect.anything()]);
-      expect(delays(JSON.parse(stdout) as Told)).toEqual(seconds);
+      expect(delays(JSON.parse(stdout) as Simulated)).toEqual(seconds);
       expect((await run(...argv)).stdout).toContain(`in the terms of ${end}`);
     }
   });
 
-  it("of a dialect has the defaults of the server, where there is one", async () => {
+  it("of a dialect takes the defaults of the server, if there is one", async () => {
     const fluster = { ...DIALECT_DEFAULTS.fluster, defaultMaxRetriesFailure: 4, defaultRetryDelayMs: 3_000 };
     const server = await startServer({ dialects: { ...DIALECT_DEFAULTS, fluster } });
     onTestFinished(server.close);
@@ -238,24 +239,24 @@ describe("a file", () => {
       const argv = ["simulate", "-f", name, "--jitter", "0", "--json"];
       const there = await perdure(argv, { cwd: dir, env });
       expect(there).toMatchObject({ code: 0, stderr: "" });
-      expect(delays(JSON.parse(there.stdout) as Told)).toEqual([3, 6, 12, 24]);
+      expect(delays(JSON.parse(there.stdout) as Simulated)).toEqual([3, 6, 12, 24]);
       const here = await perdure(argv, { cwd: dir });
-      expect(delays(JSON.parse(here.stdout) as Told)).toEqual([]);
-      // Who names a directory of data means the settings here.
+      expect(delays(JSON.parse(here.stdout) as Simulated)).toEqual([]);
+      // --data selects the local settings.
       expect((await perdure([...argv, "--data", "none"], { cwd: dir, env })).stdout).toBe(here.stdout);
     }
-    // Our own words need nobody.
-    const nobody = { PERDURE_URL: "http://127.0.0.1:1", PERDURE_TOKEN: "t" };
-    expect(await perdure(["simulate", "-f", TASK], { cwd: dir, env: nobody })).toMatchObject({ code: 0 });
-    expect(await perdure(["simulate", "-f", job], { cwd: dir, env: nobody })).toMatchObject({ code: 1 });
+    // A file in Perdure's own format requires no server.
+    const unreachable = { PERDURE_URL: "http://127.0.0.1:1", PERDURE_TOKEN: "t" };
+    expect(await perdure(["simulate", "-f", TASK], { cwd: dir, env: unreachable })).toMatchObject({ code: 0 });
+    expect(await perdure(["simulate", "-f", job], { cwd: dir, env: unreachable })).toMatchObject({ code: 1 });
     expect(await run("--server", server.url)).toMatchObject({
       ...{ code: 2, stderr: expect.stringContaining("--server requires --file") },
     });
   });
 
-  it("of several jobs needs the number of one", async () => {
+  it("with several jobs requires --job", async () => {
     const jobs = file("jobs.yaml", "jobs:\n  - { argv: [a], retry: 2 }\n  - { argv: [b], retry: 4 }\n");
-    expect((await told("-f", jobs, "--job", "2")).end.attempts).toBe(4);
+    expect((await simulated("-f", jobs, "--job", "2")).end.attempts).toBe(4);
     expect(await run("-f", jobs)).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("has 2 jobs; choose one with --job"),
@@ -273,13 +274,13 @@ describe("a file", () => {
     ["retry:\n  retryWhen: '{{ 1 + }}'\n", /bad\.yaml:2:3: /],
     ["argv: [a]\nretry:\n  maxAttempts: x\n", /bad\.yaml:3:3: /],
     ["retry: {\n", /bad\.yaml:\d+:\d+: /],
-  ])("with a mistake is refused where it stands: %j", async (text, message) => {
+  ])("with a mistake is refused with its position: %j", async (text, message) => {
     const { code, stdout, stderr } = await run("-f", file("bad.yaml", text));
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(message);
   });
 
-  it("that is not there is an error", async () => {
+  it("that does not exist is an error", async () => {
     expect(await run("-f", "none.yaml")).toMatchObject({
       code: 2,
       stderr: expect.stringContaining("does not exist"),
@@ -287,17 +288,17 @@ describe("a file", () => {
   });
 });
 
-describe("what is played", () => {
-  it("is fail, again and again, where nothing is said", async () => {
-    expect((await told()).end).toMatchObject({ reason: "exhausted", attempts: 5 });
+describe("the simulated outcomes", () => {
+  it("are repeated failures by default", async () => {
+    expect((await simulated()).end).toMatchObject({ reason: "exhausted", attempts: 5 });
   });
 
-  it("is the same with the preset that holds without one", async () => {
-    expect(await told("--preset", "default")).toEqual(await told());
-    expect((await told("--preset", "default", "--max-attempts", "2")).end.attempts).toBe(2);
+  it("are the same with --preset default as without a preset", async () => {
+    expect(await simulated("--preset", "default")).toEqual(await simulated());
+    expect((await simulated("--preset", "default", "--max-attempts", "2")).end.attempts).toBe(2);
   });
 
-  it("is told of where the job ends before it", async () => {
+  it("are reported as unused if the job ends before them", async () => {
     const early = await run("--preset", "attune", "--outcomes", "fail:3,lost,ok", "--json");
     expect(early).toMatchObject({ code: 0, stdout: expect.stringContaining('"attempts": 1') });
     expect(early.stderr).toBe("note: the job ended before the last 2 outcomes\n");
@@ -305,8 +306,8 @@ describe("what is played", () => {
     expect((await run("--max-attempts", "1", "--outcomes", "fail", "--repeat")).stderr).toBe("");
   });
 
-  it("may leave the end open", async () => {
-    expect((await told("--outcomes", "fail")).end).toMatchObject({
+  it("may be used up before the job ends", async () => {
+    expect((await simulated("--outcomes", "fail")).end).toMatchObject({
       state: "queued",
       stopped: "script",
       nextRunMs: 1_000,
@@ -317,25 +318,29 @@ describe("what is played", () => {
     );
   });
 
-  it("takes time and budgets", async () => {
+  it("take time and use up budgets", async () => {
     const retry = file("budget.yaml", "retry: { maxAttempts: 9, budget: { tokens: 100, costUsd: 1 } }\n");
-    expect((await told("-f", retry, "--tokens", "50", "--takes", "1m")).end).toMatchObject({
+    expect((await simulated("-f", retry, "--tokens", "50", "--takes", "1m")).end).toMatchObject({
       ...{ reason: "budget", detail: "tokens", attempts: 2, totalMs: 121_000 },
     });
-    expect((await told("-f", retry, "--cost", "0.25")).end).toMatchObject({ detail: "costUsd", attempts: 4 });
+    expect((await simulated("-f", retry, "--cost", "0.25")).end).toMatchObject({ detail: "costUsd", attempts: 4 });
   });
 
-  it("draws jitter from a seed, the same each time", async () => {
-    const [one, again, other] = [await told("--seed", "7"), await told("--seed", "7"), await told("--seed", "8")];
+  it("draw jitter from a seed, the same each time", async () => {
+    const [one, again, other] = [
+      await simulated("--seed", "7"),
+      await simulated("--seed", "7"),
+      await simulated("--seed", "8"),
+    ];
     expect(one).toEqual(again);
     expect(delays(one)).not.toEqual(delays(other));
     expect(one.seed).toBe(7);
-    expect((await told()).seed).toBe(null);
+    expect((await simulated()).seed).toBe(null);
   });
 
-  it("may be failures at a rate, of one job or of many", async () => {
-    expect((await told("--failure-rate", "0")).end).toMatchObject({ state: "succeeded", attempts: 1 });
-    expect((await told("--failure-rate", "1", "--outcomes", "oom,lost")).end.state).toBe("failed");
+  it("may be failures at a rate, for one job or for many", async () => {
+    expect((await simulated("--failure-rate", "0")).end).toMatchObject({ state: "succeeded", attempts: 1 });
+    expect((await simulated("--failure-rate", "1", "--outcomes", "oom,lost")).end.state).toBe("failed");
     const { stdout } = await run(
       "--failure-rate",
       "0.5",
@@ -377,7 +382,7 @@ describe("what is played", () => {
     [["--max-attempts", "0"], /--max-attempts/],
     [["-f", TASK, "--takes", "6m"], /--takes: 6 min is longer than the job's timeout of 5 min/],
     [["extra"], /unexpected argument "extra"/],
-  ])("%j is refused", async (argv, message) => {
+  ])("are refused with %j", async (argv, message) => {
     const { code, stdout, stderr } = await run(...argv);
     expect([code, stdout]).toEqual([2, ""]);
     expect(stderr).toMatch(message);
@@ -388,7 +393,7 @@ describe("on a terminal", () => {
   const wide = { cwd: dir, columns: 90, isTTY: true };
   const argv = ["simulate", "--max-attempts", "3", "--takes", "1s", "--outcomes", "fail,lost,ok"];
 
-  it("there is a table, a chart that fits, and a last line", async () => {
+  it("there is a table, a chart as wide as the terminal at most, and a last line", async () => {
     const { stdout } = await perdure(argv, { ...wide, env: { NO_COLOR: "1" } });
     expect(stdout.split("\n")).toEqual([
       expect.stringMatching(/^ATTEMPT +START +TOOK +OUTCOME +DECISION +WAIT +RANGE +COUNTED/),
@@ -408,22 +413,22 @@ describe("on a terminal", () => {
     for (const line of stdout.split("\n").slice(0, -2)) expect(line.length).toBeLessThanOrEqual(90);
   });
 
-  it("colours are used as elsewhere", async () => {
+  it("colours are used as in other commands", async () => {
     const coloured = (await perdure(argv, wide)).stdout;
     const plain = (await perdure(argv, { ...wide, env: { NO_COLOR: "1" } })).stdout;
     expect(coloured).not.toBe(plain);
     expect(uncoloured(coloured)).toBe(plain);
   });
 
-  it("a long schedule is cut in the middle, and words of strangers are escaped", async () => {
+  it("a long schedule is cut in the middle, and hostile text is escaped", async () => {
     const { stdout } = await run("--max-attempts", "300", "--repeat", "--outcomes", "error:\x1b[2J\u202e");
     expect(stdout).toContain("200 more: see --json");
     expect(stdout.split("\n").length).toBeLessThan(230);
     expect(stdout).not.toMatch(DANGEROUS);
-    expect((await told("--max-attempts", "300")).attempts.length).toBe(300);
+    expect((await simulated("--max-attempts", "300")).attempts.length).toBe(300);
   });
 
-  it("no time, no chart; and what depends on chance is said", async () => {
+  it("there is no chart if no time passes; a result that depends on chance is marked", async () => {
     expect((await run("--outcomes", "ok")).stdout).not.toMatch(/█|TOOK/);
     const close = file("close.yaml", "retry: { maxAttempts: 9, maxElapsed: 3s }\n");
     expect((await run("-f", close)).stdout).toContain("With other jitter the job may end sooner or later");

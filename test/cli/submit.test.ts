@@ -1,4 +1,4 @@
-/** `perdure submit`, on data of this machine and through a server. */
+/** `perdure submit`, on a local data directory and through a server. */
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -11,7 +11,7 @@ import { KINDS, newDir, openWhere } from "./targets.ts";
 const ID = /^job_\w{26}$/;
 
 describe.each(KINDS)("submit to %s", (kind) => {
-  it("stores a job with all that was wished for, and prints its id", async () => {
+  it("stores a job with all options, and prints its id", async () => {
     const { ask, library } = await openWhere(kind);
     const argv = ["resize", "--input", '{"width":640}', "--queue", "images", "--priority", "2", "--delay", "1h"];
     argv.push(
@@ -97,7 +97,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(piped.stdout.trimEnd()).toMatch(ID);
   });
 
-  it("stores nothing of a file with a mistake, and the rest where a key is taken", async () => {
+  it("stores nothing of a file with a mistake, and the other jobs if one key is taken", async () => {
     const { ask, library, dir } = await openWhere(kind);
     writeFileSync(join(dir, "bad.yaml"), "jobs:\n  - kind: a\n  - kind: b\n    priorty: 3\n");
     const bad = await ask("submit", "-f", "bad.yaml");
@@ -137,7 +137,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     ]);
   });
 
-  it("waits for many without a warning of Node's", async () => {
+  it("waits for many without a warning from Node", async () => {
     const { ask, library, dir } = await openWhere(kind);
     const warned = vi.spyOn(process, "emitWarning").mockImplementation(() => {});
     onTestFinished(() => warned.mockRestore());
@@ -154,7 +154,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(warned.mock.calls.map(([warning]) => String(warning))).toEqual([]);
   });
 
-  it("by name takes the retries and the timeout that the task has where it works, and explain says whence", async () => {
+  it("by name takes the retries and the timeout that a worker publishes for the task, and explain names the source", async () => {
     const { ask, library } = await openWhere(kind);
     const retry = { maxAttempts: 3, backoff: { initial: "1ms", jitter: 0 } } as const;
     const flaky = task("flaky", { retry, timeout: "30s", priority: 2 }, (_input: unknown, ctx) => {
@@ -163,7 +163,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     const lonely = await ask("submit", "flaky", "--key", "k");
     expect(lonely.stderr).toContain("no worker has published defaults for flaky; using preset default (1 attempt)");
     const worker = await library.work([flaky], { name: "w 1" });
-    // Not what was stored before, and the same job under the same key.
+    // The job stored before does not change, and its key finds it.
     expect((await ask("submit", "flaky", "--key", "k")).stdout).toBe(lonely.stdout);
     const { code, stdout, stderr } = await ask("submit", "flaky", "--wait");
     expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
@@ -181,7 +181,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     );
   });
 
-  it("by name is in the queue of its task, for the warning and for its key", async () => {
+  it("by name uses the queue of its task, for the warning and for its key", async () => {
     const { ask, library } = await openWhere(kind);
     const there = task("there", { queue: "qq" }, () => 1);
     await library.work([there], { queues: ["qq"] });
@@ -189,7 +189,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(stderr).toBe("");
     expect((await ask("submit", "there", "--key", "k", "--queue", "qq")).stdout).toBe(stdout);
     expect(await library.submit(there, undefined, { key: "k" })).toMatchObject({ id: stdout.trim(), created: false });
-    // The other way round, and a task that nobody of its queue works at.
+    // The same in the other order, and a task whose worker does not take its queue.
     const first = await library.submit(there, undefined, { key: "k2" });
     expect((await ask("submit", "there", "--key", "k2")).stdout.trim()).toBe(first.id);
     expect((await ask("submit", "there", "--key", "k2", "--queue", "rr")).stderr).toContain("k2");
@@ -197,7 +197,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect((await ask("submit", "elsewhere")).stderr).toContain("no worker takes this job yet");
   });
 
-  it("waits for the end, and exits by it", async () => {
+  it("waits for the end, and exits with its code", async () => {
     const { ask, askJson, library } = await openWhere(kind);
     const good = task("good", {}, (n: number) => n + 1);
     const bad = task("bad", {}, () => {
@@ -222,7 +222,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
 });
 
 describe("submit", () => {
-  it("makes data that is not there, and says that nobody runs it yet", async () => {
+  it("creates missing data, and reports that no worker runs", async () => {
     const cwd = newDir();
     const { code, stdout, stderr } = await perdure(["submit", "k"], { cwd });
     expect(code).toBe(0);
@@ -257,7 +257,7 @@ describe("submit", () => {
     [["-f", "x.yaml", "--queue", "q"], /--queue and --file cannot be used together/],
     [["-f", "x.yaml", "k"], /unexpected argument "k"/],
     [["--input", "1", "--", "sh"], /--input and a command after -- cannot be used together/],
-  ] as [string[], RegExp][])("answers %j with one line, and makes nothing", async (argv, line) => {
+  ] as [string[], RegExp][])("answers %j with one line, and creates nothing", async (argv, line) => {
     const cwd = newDir();
     const { code, stdout, stderr } = await perdure(["submit", ...argv], { cwd });
     expect({ code, stdout, stderr }).toEqual({

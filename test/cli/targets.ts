@@ -1,4 +1,4 @@
-/** The two places that commands speak to, each with the library on it: data of this machine, and a real server. */
+/** The two targets of commands, each with the library on the same data: a local data directory and a real server. */
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { inFull } from "../tier.ts";
 import { DANGEROUS, perdure, type Said } from "./kit.ts";
 
 export type TargetKind = "data" | "server";
-/** What a command does with either is the same code above one interface: the second has its turn in the second tier. */
+/** A command runs the same code on both through one interface, so only the full tier tests both. */
 export const KINDS = inFull<TargetKind>(["server", "data"]);
 
 export interface Where {
@@ -18,7 +18,7 @@ export interface Where {
   readonly library: Perdure;
   readonly server: TestServer | null;
   readonly dir: string;
-  /** A command line about it; what names the place stands right after the command. */
+  /** Runs a command on this target; the options for the target come right after its name. */
   ask(command: string, ...argv: string[]): Promise<Said>;
   askJson<T>(command: string, ...argv: string[]): Promise<T>;
 }

@@ -1,4 +1,4 @@
-/** `perdure token`, through a server, on data of this machine, and on a PostgreSQL database. */
+/** `perdure token`, through a server, on a local data directory, and on a PostgreSQL database. */
 import { chownSync, existsSync, lchownSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
@@ -22,7 +22,7 @@ interface Shown {
 const TOKEN = /^pdr_([0-9a-z]{8})_[\w-]{43}\n$/;
 
 describe.each(KINDS)("tokens of %s", (kind) => {
-  it("are made, shown once, listed and revoked", async () => {
+  it("are created, shown once, listed and revoked", async () => {
     const { ask, askJson } = await openWhere(kind);
     const made = await ask("token", "create", "ci", "--scope", "read", "--scope", "submit", "--expires", "30d");
     expect(made.code).toBe(0);
@@ -55,13 +55,13 @@ describe.each(KINDS)("tokens of %s", (kind) => {
 });
 
 describe("a token", () => {
-  it("made on the database of a server is good there", async () => {
+  it("created on the database of a server is valid on that server", async () => {
     const server = await startServer();
     try {
       const cwd = newDir();
       const { stdout } = await perdure(["token", "create", "x", "-s", "read", "--db", server.storeUrl], { cwd });
       const token = stdout.trimEnd();
-      await server.tokens.refresh(); // else within two seconds
+      await server.tokens.refresh(); // otherwise it happens within two seconds
       const reply = await server.call("GET", "/v1/identity", { token });
       expect(reply.body).toMatchObject({ name: "x", scopes: ["read"], namespace: "default" });
       const env = { PERDURE_TOKEN: token };
@@ -72,7 +72,7 @@ describe("a token", () => {
     }
   });
 
-  it("can be made on PostgreSQL without a server", async () => {
+  it("can be created on PostgreSQL without a server", async () => {
     const { url } = newSchema("token");
     const cwd = newDir();
     const { code, stdout } = await perdure(["token", "create", "x", "-s", "work", "--namespace", "n", "--db", url], {
@@ -150,7 +150,7 @@ describe("the signing secret", () => {
     ).toBe(true);
   });
 
-  it.skipIf(process.geteuid?.() !== 0)("stays with the user of its server when root replaces it", async () => {
+  it.skipIf(process.geteuid?.() !== 0)("still belongs to the user of the server after root replaces it", async () => {
     const { dir, file } = withFile();
     expect((await perdure(["submit", "k", "--data", dir], { cwd: dir })).code).toBe(0);
     for (const path of [dir, file]) chownSync(path, 65534, 65534);
@@ -158,10 +158,10 @@ describe("the signing secret", () => {
     const ownerOf = (path: string) => [statSync(path).uid, statSync(path).gid, statSync(path).mode & 0o777];
     expect((await perdure(argv, { cwd: dir })).code).toBe(0);
     expect(ownerOf(file)).toEqual([65534, 65534, 0o600]);
-    rmSync(file); // lost: the directory is what is left of its user
+    rmSync(file); // lost: only the directory still shows its user
     expect((await perdure([...argv, "--force"], { cwd: dir })).code).toBe(0);
     expect(ownerOf(file)).toEqual([65534, 65534, 0o600]);
-    // What a link leads to is not given to whoever owns the link.
+    // The target of a link does not become a file of the owner of the link.
     const mine = withFile();
     rmSync(file);
     symlinkSync(mine.file, file);
@@ -170,20 +170,23 @@ describe("the signing secret", () => {
     expect(ownerOf(file)[0]).toBe(0);
   });
 
-  it.skipIf(process.geteuid?.() !== 0)("of another user is not replaced by who cannot give it back", async () => {
-    const { dir, file, read } = withFile();
-    chownSync(file, 65534, 65534);
-    const spy = vi.spyOn(process as Required<typeof process>, "geteuid").mockReturnValue(1234);
-    const said = await perdure(["token", "rotate-secret", "--data", dir], { cwd: dir });
-    spy.mockRestore();
-    expect(said).toMatchObject({ code: 1, stdout: "" });
-    expect(said.stderr).toContain(
-      "is for the user with id 65534: run `sudo -u '#65534' perdure token rotate-secret …`",
-    );
-    expect(read()).toHaveLength(1);
-  });
+  it.skipIf(process.geteuid?.() !== 0)(
+    "of another user is not replaced by a user who cannot restore the owner",
+    async () => {
+      const { dir, file, read } = withFile();
+      chownSync(file, 65534, 65534);
+      const spy = vi.spyOn(process as Required<typeof process>, "geteuid").mockReturnValue(1234);
+      const said = await perdure(["token", "rotate-secret", "--data", dir], { cwd: dir });
+      spy.mockRestore();
+      expect(said).toMatchObject({ code: 1, stdout: "" });
+      expect(said.stderr).toContain(
+        "is for the user with id 65534: run `sudo -u '#65534' perdure token rotate-secret …`",
+      );
+      expect(read()).toHaveLength(1);
+    },
+  );
 
-  it("waits for its copies where servers share a PostgreSQL database", async () => {
+  it("signs only after a delay for copying it if servers share a PostgreSQL database", async () => {
     const { dir, read } = withFile();
     const argv = ["token", "rotate-secret", "--data", dir];
     const before = Date.now();
@@ -199,11 +202,11 @@ describe("the signing secret", () => {
     const now = await perdure([...argv, "--grace", "1m", "--after", "0s"], { cwd: dir, env });
     expect(now.stderr).toMatch(/^copy \S+secret to all other servers of the database now: they cannot serve until/);
     expect(now.stderr.split("\n")).toHaveLength(2);
-    // The leaked one is accepted for that minute, whatever a run before had promised.
+    // The leaked one is accepted for that minute, whatever an earlier rotation had set.
     for (const { until } of read().slice(1)) expect(until).toBeLessThanOrEqual(Date.now() + 60_000);
   });
 
-  it("of the environment is replaced there, by hand", async () => {
+  it("of the environment must be replaced there by hand", async () => {
     const said = await perdure(["token", "rotate-secret"], { cwd: newDir(), env: { PERDURE_SECRET: OLD } });
     expect(said).toMatchObject({
       code: 2,
@@ -221,7 +224,7 @@ describe("the signing secret", () => {
   };
   const printOf = (file: string) => fingerprint(readSecretFile(file)?.[0]?.text ?? "");
 
-  it("that is lost is given up by --force, and the store gets the fingerprint of the new one", async () => {
+  it("that is lost is replaced with --force, and the store gets the fingerprint of the new one", async () => {
     const cwd = newDir();
     const db = join(cwd, "jobs.db");
     const store = await lost(db);
@@ -232,7 +235,7 @@ describe("the signing secret", () => {
     expect((await store.events.page({ after: 0, limit: 9 })).events.map(({ name }) => name)).toEqual([
       "secret.replaced",
     ]);
-    // One that the file has is not lost: servers with a copy of the file go on.
+    // A secret in the file is not lost: servers with a copy of the file keep working.
     expect((await perdure([...argv, "--after", "10m"], { cwd })).code).toBe(0);
     expect(await store.settings.get(SETTING)).toBe(fingerprint(readSecretFile(join(cwd, "secret"))?.[1]?.text ?? ""));
   });
@@ -240,7 +243,7 @@ describe("the signing secret", () => {
   it.each([
     { PERDURE_URL: "http://127.0.0.1:1" },
     { PERDURE_URL: "http://127.0.0.1:1", PERDURE_TOKEN: `pdr_00000000_${"x".repeat(43)}` },
-  ])("that is lost is given up in the store of the directory, whatever server the environment names", async (env) => {
+  ])("that is lost is replaced in the store of the directory, whatever server the environment names", async (env) => {
     const dir = newDir();
     const store = await lost(join(dir, "perdure.db"));
     const said = await perdure(["token", "rotate-secret", "--force"], { cwd: dir, env: { ...env, PERDURE_DATA: dir } });

@@ -63,7 +63,7 @@ it(
     expect(["store_unknown", "store_unavailable"]).toContain(first[1]);
     expect(await server.submit()).toEqual([503, "store_unavailable", expect.stringMatching(/^\d+$/)]);
     expect(await server.ready()).toBe(503);
-    await program.says("store_down: the database is not accepting writes (disk I/O error)");
+    await program.untilPrinted("store_down: the database is not accepting writes (disk I/O error)");
     const sick = await perdureIn(place, ["doctor", "--data", place.data]);
     expect(sick.code).toBe(1);
     expect(sick.stdout).toMatch(/problem +store +the server refuses writes: sqlite: .*disk I\/O error/);
@@ -71,7 +71,7 @@ it(
 
     limit("unlimited");
     await whenReady(server);
-    await program.says("store_up: the database was reopened");
+    await program.untilPrinted("store_up: the database was reopened");
     expect((await server.submit())[0]).toBe(201);
     // Refused calls are reported until none has been refused for some seconds.
     await expect.poll(async () => (await perdureIn(place, ["doctor", "--data", place.data])).code).toBe(0);
@@ -92,7 +92,7 @@ it(
     const aside = `${place.data}.aside`;
     renameSync(place.data, aside);
     // Detected by the engine's beat: there are no submits.
-    await program.says(/store_down: .*perdure\.db was deleted or moved while it was in use; restore the file/);
+    await program.untilPrinted(/store_down: .*perdure\.db was deleted or moved while it was in use; restore the file/);
     expect(await server.ready()).toBe(503);
     expect(await server.submit()).toEqual([503, "store_unavailable", expect.stringMatching(/^\d+$/)]);
     const token = ["--token-file", join(aside, "token")];
@@ -105,7 +105,7 @@ it(
 
     renameSync(aside, place.data);
     await whenReady(server);
-    await program.says("store_up: the database was reopened");
+    await program.untilPrinted("store_up: the database was reopened");
     expect((await server.submit())[0]).toBe(201);
     expect(program.stderr.match(/store_(down|up)/g)).toEqual(["store_down", "store_up"]);
     program.kill("SIGTERM");

@@ -31,7 +31,7 @@ it('"Verification Commands" work as written, and so does the list of "Evidence A
   };
   const options = ["--opal-runtime", "runtime", "--opal-anonymous", "--workers", "2", "--concurrency", "1"];
   const server = start(place, ["up", "--port", port, ...options], env);
-  await server.says("Ctrl-C stops it");
+  await server.untilPrinted("Ctrl-C stops it");
   const sh = (command: string) =>
     execFileSync("/bin/sh", ["-c", command.replace("7001", port)], { cwd: place.cwd, env, encoding: "utf8" });
   const lease = (id: string) => {
