@@ -1,5 +1,5 @@
-/** `perdure events --follow`: the last events, then new ones until Ctrl-C or until the job has ended. A line is printed when
- *  its event comes, so that columns have fixed widths; on a narrow terminal instants are shown without their date. */
+/** `perdure events --follow`: the last events, then new ones until Ctrl-C or until the job has ended. Each line is printed
+ *  at once, so columns have fixed widths; on a narrow terminal the date is left out. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
@@ -50,7 +50,7 @@ export function followEvents(
 
 const FULL_TIME = 29;
 const SHORT_TIME = 12;
-/** Below this, a line with the date would leave nothing for what happened. */
+/** On a narrower terminal the date would leave no space for the event. */
 const NARROW = 140;
 
 function linesTo(

@@ -1,5 +1,4 @@
-/** `perdure logs --follow`: what a job writes, as it comes, across all attempts; as text or as one JSON object per
- *  line. */
+/** `perdure logs --follow`: the output of a job as it is written, across all attempts, as text or as JSON lines. */
 
 import { StringDecoder } from "node:string_decoder";
 import type { JobHandle } from "../../core/api/jobs.ts";
@@ -79,8 +78,8 @@ function plainSink({ io, out }: CommandContext, job: JobHandle<unknown>): LogSin
   };
 }
 
-// What a job writes as JSON, an object a line: `{"attempt": 1, "stream": "stdout", "text": "…"}`. A character that is
-// cut in two by the chunks is held back until the rest of it has come.
+// Output as JSON lines: `{"attempt": 1, "stream": "stdout", "text": "…"}`. A character that is split between two chunks is
+// held until its remaining bytes arrive.
 
 class JsonOutput implements LogSink {
   readonly #io: Io;

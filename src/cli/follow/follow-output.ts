@@ -1,8 +1,7 @@
-/** Follows a job, attempt after attempt, until it has ended, and reads what its attempts write: the output of a command, and
- *  what a task logs. It reads on about twice a second, and at once when an event of the job came. An attempt that has ended is
- *  read once more, so that its end is not missed: workers store what an attempt wrote before they report it.
- *
- *  The order of stdout and stderr among each other is not promised. An outage of the server is waited out. */
+/** Follows a job across its attempts until it has ended, and reads their output: of a command, and what a task logs. It
+ *  reads about twice a second and when an event of the job arrives; an attempt that has ended is read one last time, as
+ *  workers store output before they report. The order between stdout and stderr is not promised. Retries while the server is
+ *  unreachable. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { JobOutputs } from "../../core/api/outputs.ts";
@@ -12,23 +11,24 @@ import { exec } from "../../core/input/builtin.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import type { OutputChunk } from "../../core/task/work-options.ts";
 
-/** Wakes up when an event of a job came. */
+/** Reports new events of a job. */
 export class JobChanges implements Disposable {
   readonly #over = new AbortController();
-  /** Aborted when the one who listens is. */
+  /** Aborted when the listener is. */
   readonly #signal: AbortSignal;
   #isChanged = false;
   #wake = () => {};
   #fault: unknown = null;
 
-  /** Of the events after this one; without it, of all. */
+  /** Events after this one; if it is missing, all events. */
   constructor(job: Pick<JobHandle<unknown>, "events">, signal: AbortSignal, after = 0) {
     this.#signal = AbortSignal.any([signal, this.#over.signal]);
     this.#signal.addEventListener("abort", () => this.#wake());
     void this.#follow(job, after);
   }
 
-  /** True where an event came since the last call, or comes within `ms`. Throws what ended the events: no more will come. */
+  /** True if an event arrived since the last call, or arrives within `ms`. Throws the error that ended the feed: no more
+   *  events will arrive. */
   async within(ms: number): Promise<boolean> {
     if (!this.#isChanged && !this.#signal.aborted && this.#fault === null) {
       await new Promise<void>((resolve) => {
@@ -63,7 +63,7 @@ export class JobChanges implements Disposable {
 }
 
 const READ_EVERY_MS = 500;
-/** The job is read when an event of it came, and this often in any case. */
+/** The job is read when one of its events arrives, and at least this often. */
 const ASK_EVERY_MS = 5_000;
 const STREAMS = ["stdout", "stderr"] as const;
 
@@ -72,19 +72,19 @@ export interface FollowOutputOptions {
   readonly job: JobHandle<unknown>;
   /** The first attempt to follow; null: the latest, or else the first. */
   readonly from: number | null;
-  /** Only that one. */
+  /** Follow only the first attempt. */
   readonly once?: boolean;
   readonly signal: AbortSignal;
-  /** A promise while the reader is behind. Null: the output is not read, as our own worker shows it. */
+  /** Returns a promise while the reader is behind. Null: the output is not read, because the worker in this process shows it. */
   readonly show: ((chunk: OutputChunk) => Promise<void> | undefined) | null;
-  /** What a task logged; left out, it is not read. */
+  /** Receives what a task logged; if it is missing, logs are not read. */
   readonly showLog?: (attempt: number, text: string) => Promise<void> | undefined;
   readonly onBegin?: (attempt: number) => void;
   /** The attempt has ended, and all of its output was shown. */
   readonly onEnd?: (attempt: number) => Promise<void> | void;
 }
 
-/** Resolves when the job has ended and all was shown, or when aborted. */
+/** Resolves when the job has ended and all its output was shown, or when aborted. */
 export async function followOutput(parts: FollowOutputOptions): Promise<void> {
   const { job, signal } = parts;
   using changes = new JobChanges(job, signal);
@@ -139,7 +139,7 @@ class FollowedAttempt {
     this.#streams = kind === exec.kind ? STREAMS : [];
   }
 
-  /** Shows what is new. Remarks on a command come at its end: they must not break a line of its output in two. */
+  /** Shows new output. Notes about a command follow at its end, so that they do not split a line of its output. */
   async read(isOver: boolean): Promise<void> {
     const { signal, show, job } = this.#parts;
     if (show === null || this.#outputs === null) return;

@@ -1,7 +1,7 @@
-/** `perdure events ID --view VIEW --follow`: the events of a job as another system has them, those that are there and then those
- *  to come, until the job has ended. An event of ours may be several of theirs, and theirs are made of all that is recorded, so
- *  the view is read again when events came, at most every READ_EVERY_MS, and what is new in it, or has changed, is printed.
- *  A job that gets too many events for a view ends it, with the command that goes on from there. */
+/** `perdure events ID --view VIEW --follow`: the events of a job in the format of another system, until the job has ended.
+ *  One event may become several of theirs, and they depend on the whole history, so the view is computed again when events
+ *  arrive, at most every READ_EVERY_MS, and new or changed entries are printed. If a job gets too many events for a view, it
+ *  ends with the command that continues from there. */
 import type { Perdure } from "../../core/api.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import type { EventTable, ViewParts } from "../../dialects/dialect.ts";
@@ -16,9 +16,9 @@ import { cutToWidth, padTo, painted, safeLine } from "../output/terminal-text.ts
 import { untilInterrupted } from "../stop-signals.ts";
 import { JobChanges } from "./follow-output.ts";
 
-/** Each reading costs as much as all events that the job has. */
+/** Each read costs as much as all events of the job. */
 export const READ_EVERY_MS = 250;
-/** The job is checked when an event came, and in any case this often. */
+/** The job is checked when an event arrives, and at least this often. */
 const ASK_EVERY_MS = 5_000;
 
 export interface EventView {
@@ -60,7 +60,7 @@ export function followView(
       await sleep(clock, READ_EVERY_MS, { signal });
       await changes.within(ASK_EVERY_MS);
       const { revision } = await handle.get();
-      // They may have come while the view was read.
+      // Events may have arrived while the view was read.
       if (revision === job.revision) continue;
       const seen = events.at(-1)?.seq ?? 0;
       try {
@@ -79,7 +79,7 @@ function tooManyEvents(id: string, seen: number): CliError {
   return new CliError(EXIT.failed, message);
 }
 
-/** Nobody knows what is to come, so columns have the width of the longest that there is. */
+/** Later rows are not known yet, so a column is as wide as its longest possible value. */
 const WIDTHS: Readonly<Record<string, number>> = { "#": 4, AT: 24, STATUS: 9, EVENT: 25 };
 const GAP = "  ";
 

@@ -1,5 +1,5 @@
-/** A table on a terminal that is drawn anew each second, in its place. It is cut to the height of the terminal: what has
- *  scrolled away cannot be drawn over. While the server is away, the last one stays. */
+/** A table on a terminal that is redrawn in place each second. It is cut to the height of the terminal, because lines that
+ *  scrolled away cannot be redrawn. While the server is unreachable, the last table stays. */
 import { isOutage } from "../../core/errors.ts";
 import { sleep } from "../../lib/clock.ts";
 import { systemClock } from "../../lib/system-clock.ts";
@@ -31,7 +31,7 @@ export function watchTable(
       try {
         last = await look();
       } catch (error) {
-        // The first look tells whether it can work at all.
+        // The first read shows whether it works at all: its error ends the command.
         if (isFirst || !isOutage(error)) throw error;
         trouble = (error as Error).message;
       }
@@ -52,7 +52,7 @@ class TableScreen {
   }
 
   draw(columns: readonly Column[], { rows, hasMore }: WatchedRows, trouble: string | null): void {
-    // Asked for each time: a terminal may change its size, or not know it (0).
+    // Read each time: a terminal may be resized, or not know its size (0).
     const { columns: wide, rows: high } = this.#io.stdout as Partial<NodeJS.WriteStream>;
     const width = wide || this.#io.columns;
     const height = high || DEFAULT_HEIGHT;
@@ -66,7 +66,8 @@ class TableScreen {
     const text = cutToWidth(safeLine(status.text), width ?? Number.POSITIVE_INFINITY);
     lines.push(withColour(text, status, colour));
     const up = this.#height === 0 ? "" : `\x1b[${this.#height}A`;
-    // In one write, so that nothing flickers. A line is cleared first: behind a full one that would take its last character.
+    // One write, to avoid flicker. Each line is cleared before it is written: clearing after a full line would remove its
+    // last character.
     this.#io.stdout.write(`${up}\r${lines.map((line) => `\x1b[2K${line}\n`).join("")}\x1b[J`);
     this.#height = lines.length;
   }

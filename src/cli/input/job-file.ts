@@ -1,6 +1,6 @@
-/** Job files (`perdure submit -f job.yaml`): one job, or `jobs` with a list of them. All of it is checked here, also what the
- *  library or a server would check again, because only here a mistake still has a line and a column. Checked is what the file
- *  says; whether a worker for it exists, nobody knows. */
+/** Job files (`perdure submit -f job.yaml`): one job, or `jobs` with a list of them. Everything is checked here, also what
+ *  the library or a server checks again, because only here an error has a line and a column. Whether a worker serves the job
+ *  is not checked. */
 import { resolve } from "node:path";
 import { asList, asObject, checkKeys, type Fields, fieldPath, isPlain } from "../../core/check.ts";
 import { ConfigError, show } from "../../core/errors.ts";
@@ -17,22 +17,22 @@ import { asName, OPTION_KEYS, optionsOf } from "./job-options.ts";
 
 export interface FileJob {
   readonly entry: SubmitEntry & { readonly task: string };
-  /** `job.yaml:3:5`, for what is said of it later. */
+  /** `job.yaml:3:5`, for later messages. */
   readonly where: string;
-  /** The place of its parent's id, where it has a parent. */
+  /** The position of the parent's id, if the job has a parent. */
   readonly parentWhere?: string | undefined;
 }
 
 const JOB_KEYS = ["kind", "input", "argv", "command", ...OPTION_KEYS];
-/** Of a command, beside `command` or `argv`. */
+/** Fields of a command besides `command` and `argv`. */
 const EXEC_KEYS = [
   ...["shell", "env", "cwd", "stdin", "files", "grace", "outputCap", "limits", "umask", "keep"],
   ...["ports", "fill"],
 ];
-/** All that a job file may have at its top. */
+/** All fields allowed at the top of a job file. */
 export const TOP_KEYS: readonly string[] = [...JOB_KEYS, ...EXEC_KEYS, "jobs"];
 
-/** Also of a file that has comments alone. */
+/** Also for a file that contains only comments. */
 export const EMPTY = "the file is empty; write a job, such as `argv: [./backup.sh]`";
 
 /** `-` is standard input. */
@@ -43,7 +43,7 @@ export async function readJobFile(name: string, io: Pick<Io, "cwd">, stdin = pro
   return jobsOf(file);
 }
 
-/** Reads no further than one byte too many. */
+/** Reads at most one byte over the limit. */
 export async function bytesOf(stream: AsyncIterable<Buffer | string>): Promise<Buffer> {
   const chunks: Buffer[] = [];
   let length = 0;
@@ -76,14 +76,14 @@ export function jobsOf(file: YamlText): FileJob[] {
   }
 }
 
-/** `path` names the job in errors: nothing for the only one, else `jobs[2]`. */
+/** `path` names the job in errors: empty for the only job, else `jobs[2]`. */
 function jobOf(file: YamlText, value: unknown, path: string): FileJob {
   const entry = entryOf(value, path);
   const parent = entry.options?.parent === undefined ? undefined : file.where(stepsOf(fieldPath(path, "parent")));
   return { entry, where: file.where(stepsOf(path)), parentWhere: parent };
 }
 
-/** One job, checked. The paths of its errors are those of the fields. */
+/** One job, checked. The paths of errors are those of its fields. */
 export function entryOf(value: unknown, path: string): FileJob["entry"] {
   const fields: Fields<string> = asObject(value, path);
   const isExec = fields.argv !== undefined || fields.command !== undefined;
@@ -97,7 +97,7 @@ export function entryOf(value: unknown, path: string): FileJob["entry"] {
   return { task, input, options: optionsOf(fields, path) };
 }
 
-/** Any kind, with an input. */
+/** A job of any kind, with its input. */
 function workOf({ kind, input = null }: Fields<string>, path: string): [string, unknown] {
   if (kind === undefined) {
     const allowed = "kind, such as exec, http or one of your own, or argv with a command";
@@ -110,7 +110,7 @@ function workOf({ kind, input = null }: Fields<string>, path: string): [string, 
   return [name, input];
 }
 
-/** A command at the top of a job: its fields are those of an `exec` input. */
+/** A command written at the top of a job: its fields are those of an `exec` input. */
 function commandOf(fields: Fields<string>, path: string): [string, unknown] {
   const { kind } = fields;
   if (kind !== undefined && kind !== "exec") {
@@ -123,13 +123,13 @@ function commandOf(fields: Fields<string>, path: string): [string, unknown] {
   return ["exec", input];
 }
 
-/** The message, and where a number or a truth stands for a text, how to write it: YAML has no other way to tell. */
+/** The message; for a number or boolean in place of text it adds how to quote it, which YAML requires. */
 export function withQuotes({ message, given, allowed }: ConfigError): string {
   const isBare = typeof given === "number" || typeof given === "boolean";
   return isBare && /^text\b/.test(allowed) ? `${message} Write "${given}" for the text` : message;
 }
 
-/** From the path of an error, `jobs[2].input["a b"]`, to the steps of it. What cannot be read ends it early. */
+/** Splits the path of an error, `jobs[2].input["a b"]`, into its steps, up to the first part that cannot be parsed. */
 export function stepsOf(path: string): YamlPath {
   const steps: (string | number)[] = [];
   for (const [, name, index, quoted] of path.matchAll(/\.?([A-Za-z_$][\w$]*)|\[(\d+)\]|\[("(?:[^"\\]|\\.)*")\]/gy)) {

@@ -1,4 +1,5 @@
-/** The options of a job as files and the command line give them, each checked under its own path, as the library takes them. */
+/** Checks the options of a job from files and the command line, each under its own path, and returns them in the form of the
+ *  library. */
 import { asInteger, asList, asObject, asText, type Fields, fieldPath } from "../../core/check.ts";
 import { asSpan, toMs } from "../../core/duration.ts";
 import { ConfigError, show } from "../../core/errors.ts";
@@ -20,7 +21,7 @@ export const OPTION_KEYS = [
 type OptionCheck<T> = (value: unknown, path: string) => T;
 type OptionChecks = { [K in (typeof OPTION_KEYS)[number]]: OptionCheck<NonNullable<SubmitOptions[K]>> };
 
-/** As the library takes them. */
+/** The form of the library. */
 const CHECKS: OptionChecks = {
   key: (value, path) => asName(value, path, LIMITS.key),
   queue: asName,
@@ -94,7 +95,7 @@ function asAnnotations(value: unknown, path: string): Record<string, string> {
   throw new ConfigError({ path, given: null, allowed, shown: "more" });
 }
 
-/** Whoever stores it asks for the whole id (`fullId`). */
+/** May be short; the caller that stores the job resolves it (`fullId`). */
 function asParent(value: unknown, path: string): string {
   if (isReference(value)) return value;
   const allowed = "the id of a job, at least 4 characters of it, or its name";
@@ -103,7 +104,7 @@ function asParent(value: unknown, path: string): string {
 
 const INSTANT = /^(\d{4}-\d\d-\d\d)T\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:\d\d)$/;
 
-/** With its zone: without one it would mean another instant on another machine. */
+/** The zone is required: without it the instant would depend on the machine. */
 export function asInstant(value: unknown, path: string): number {
   const [text, day] = typeof value === "string" ? (INSTANT.exec(value) ?? []) : [];
   const ms = typeof value === "number" ? value : text === undefined || !isDay(day) ? Number.NaN : Date.parse(text);
@@ -112,7 +113,7 @@ export function asInstant(value: unknown, path: string): number {
   throw new ConfigError({ path, given: value, allowed });
 }
 
-/** JavaScript takes 30 February for 2 March. */
+/** JavaScript would read 30 February as 2 March. */
 function isDay(day: string | undefined): boolean {
   const at = Date.parse(`${day}T00:00:00Z`);
   return Number.isFinite(at) && new Date(at).toISOString().startsWith(`${day}T`);

@@ -1,8 +1,6 @@
-/** Standard input that was piped into `perdure`, for a command to read. All of it is read before anything is stored or run: into
- *  a temporary file that has no name, so that nothing is left of it, however this process ends.
- *
- *  A pipe and a file are read. A terminal, /dev/null, a socket and a closed input are not: a service or a scheduler that leaves
- *  a socket open would be waited for without end. */
+/** Standard input that was piped into `perdure`, for a command to read. All of it is read before anything is stored or run,
+ *  into an unlinked temporary file, so nothing is left however this process ends. Pipes and files are read; a terminal,
+ *  /dev/null, a socket and a closed input are not, as services and schedulers may leave a socket open for ever. */
 import { createHash, randomBytes } from "node:crypto";
 import { fstatSync, type Stats, statSync, unlinkSync, writeSync } from "node:fs";
 import { type FileHandle, open } from "node:fs/promises";
@@ -30,10 +28,10 @@ export interface PipedInput extends StdinFile {
   close(): Promise<void>;
 }
 
-/** A person may not know that it is read, and who waits for its end for ever. */
+/** After this time a note is printed: a person may not know that standard input is read. */
 const PATIENCE_MS = 3_000;
 
-/** Null: there is none, or it is empty. `wish`: read it, do not, or go by what it is. */
+/** Null if there is no input, or it is empty. `wish`: read it, do not read it, or decide by its type. */
 export async function pipedInput(
   { io, out, given }: CommandContext,
   wish: "read" | "leave" | "if piped",
@@ -66,7 +64,7 @@ function isPiped(fd: number): boolean {
   return stat.isFIFO() || stat.isFile();
 }
 
-/** Why there is nothing to read, null if there is. A closed input would look like an empty one. */
+/** Why it cannot be read; null if it can. A closed input would otherwise be read as an empty one. */
 function unreadable(fd: number): string | null {
   let stat: Stats;
   try {
@@ -78,7 +76,7 @@ function unreadable(fd: number): string | null {
   return stat.isCharacterDevice() && stat.rdev === statSync("/dev/null").rdev && isWritable(fd) ? "closed" : null;
 }
 
-/** In place of a closed input Node opens /dev/null, for reading and writing; `< /dev/null` is for reading only. */
+/** For a closed input Node opens /dev/null for reading and writing; `< /dev/null` opens it for reading only. */
 function isWritable(fd: number): boolean {
   try {
     writeSync(fd, "");

@@ -1,14 +1,11 @@
-/** Reads files that a person named or that were found: plain files only, up to a size limit. A file that was found by
- *  itself must belong to the user who runs the command or to root. */
+/** Reads files that a person named or that were found in a directory: plain files only, up to a size limit. A named pipe
+ *  without a writer and a device would never end, so both are refused, except what a shell passes (`<(…)`, /dev/stdin). */
 import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, type Stats } from "node:fs";
 import { CliError, EXIT, usageError } from "../exit.ts";
 
-// Reads a file that somebody named: a plain one, or what a shell puts in its place (`<(…)`, /dev/stdin). A named pipe
-// that nobody writes to would be waited for without end, and a device has none: both are refused.
-
-/** Opens it for reading. `shown` is how people gave it, `advice` what to do about anything but a plain file. */
+/** Opens a file for reading. `shown` is the path as it was given; `advice` says what to do if it is not a plain file. */
 export function openPlainSync(path: string, shown: string, advice = "pass a file"): number {
-  // Does not wait for the other end of a named pipe.
+  // Opening a named pipe must not block.
   const descriptor = openSync(path, constants.O_RDONLY | (isInherited(path) ? 0 : constants.O_NONBLOCK));
   const stat = fstatSync(descriptor);
   if (stat.isFile() || isInherited(path)) return descriptor;
@@ -16,7 +13,7 @@ export function openPlainSync(path: string, shown: string, advice = "pass a file
   refuse(stat, shown, advice);
 }
 
-/** No more than `limit` bytes of it. `check` throws for an open file that must not be read. */
+/** Reads at most `limit` bytes. `check` throws if the open file must not be read. */
 export function readBounded(path: string, limit: number, shown: string, check?: (descriptor: number) => void): Buffer {
   const descriptor = openPlainSync(path, shown);
   try {
@@ -27,7 +24,7 @@ export function readBounded(path: string, limit: number, shown: string, check?: 
   }
 }
 
-/** No more than `limit` bytes of an open file, from where it stands. */
+/** Reads at most `limit` bytes of an open file from its current position. */
 export function readOpen(descriptor: number, limit: number): Buffer {
   const stat = fstatSync(descriptor);
   const buffer = Buffer.alloc(Math.min(limit, stat.isFile() && stat.size > 0 ? stat.size + 1 : limit));
@@ -38,8 +35,8 @@ export function readOpen(descriptor: number, limit: number): Buffer {
   return buffer.subarray(0, length);
 }
 
-/** A small file that programs of ours write into a data directory; null if it does not exist or cannot be read. What is not a
- *  plain file was put there by somebody else and is refused. */
+/** A small file that Perdure writes into a data directory; null if it does not exist or cannot be read. Anything but a plain
+ *  file was put there by somebody else and is refused. */
 export function readNote(path: string): string | null {
   try {
     const descriptor = openPlainSync(path, path, OWN);
@@ -54,12 +51,12 @@ export function readNote(path: string): string | null {
   }
 }
 
-/** About a file that nobody names: Perdure writes it. */
+/** Advice for a file that Perdure writes itself. */
 export const OWN = "remove it";
-/** Far more than any of them has. */
+/** Larger than any of these files. */
 export const NOTE_BYTES = 65_536;
 
-/** The writer of such a pipe exists: whoever started this process has opened it. And /dev/null stands for an empty file. */
+/** A pipe that was inherited has a writer: the process that started this one. /dev/null counts as an empty file. */
 function isInherited(path: string): boolean {
   return /^\/(dev\/(fd\/\d+|stdin|null)|proc\/(self|\d+)\/fd\/\d+)$/.test(path);
 }
@@ -75,16 +72,15 @@ function refuse(stat: Stats, shown: string, advice: string): never {
   throw usageError(`${shown} is ${what}; ${advice}`);
 }
 
-// Whose file it is. A file that is found, because it lies in the working directory, is believed only if it belongs to
-// the person who runs the command or to root, as git and ssh have it: anybody may have put it there, and it could
-// choose which server is called and what is run. Root is no exception: in a directory of another user it believes
-// that user's files only after `sudo` by that very user. What a person names by option or environment is that
-// person's choice. Where a system has no user ids nothing is checked.
+// A file that is found in the working directory may have been put there by anybody, and could choose which server is called
+// and what is run. So it must belong to the user who runs the command or to root, as for git and ssh. Root trusts files of
+// another user only after `sudo` by that user. Files named by option or environment are not checked, nor are systems without
+// user ids.
 
 const BY_OTHERS = 0o002;
 const STICKY = 0o1000;
 
-/** The ids of those whose files are believed; null where there are no ids. */
+/** The ids of trusted owners; null on systems without user ids. */
 export function believedOwners(env: Readonly<Record<string, string | undefined>> = process.env): number[] | null {
   const me = process.geteuid?.();
   if (me === undefined) return null;
@@ -96,8 +92,8 @@ function isBelieved({ uid }: Pick<Stats, "uid">): boolean {
   return believedOwners()?.includes(uid) ?? true;
 }
 
-/** Throws for an open file that was found and is another user's, or that everybody may change. `advice` says how to use it all
- *  the same. A link to it, of another user, is refused as well. */
+/** Throws if an open file that was found belongs to another user or is writable by everybody, also for a link of another
+ *  user. `advice` describes how to use the file anyway. */
 export function requireOwned(descriptor: number, path: string, shown: string, advice: string): void {
   const file = fstatSync(descriptor);
   const entry = lstatSync(path, { throwIfNoEntry: false }) ?? file;
@@ -112,7 +108,7 @@ export function requireOwned(descriptor: number, path: string, shown: string, ad
   }
 }
 
-/** Throws for a directory in which everybody may replace files: those of its owner would prove nothing. */
+/** Throws for a directory in which everybody may replace files: their owner would prove nothing. */
 export function requireClosed(directory: Pick<Stats, "mode">, shown: string): void {
   if ((directory.mode & BY_OTHERS) === 0 || (directory.mode & STICKY) !== 0) return;
   throw refused(`every user can change ${shown} (mode ${modeOf(directory)})`, `run \`chmod o-w ${shown}\``);

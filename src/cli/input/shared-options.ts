@@ -7,14 +7,12 @@ import type { Arguments, CommandOption } from "../command.ts";
 import { conflictError, usageError, valueError } from "../exit.ts";
 import type { Io } from "../io.ts";
 
-/** What names and keys must be, for error messages. */
+/** The rules for names and keys, for error messages. */
 export const NAME_RULE = `1 to ${MAX_NAME} characters without control characters`;
 export const KEY_RULE = `1 to ${MAX_KEY} characters without control characters`;
 
-// The retry policy that the options of `perdure run` describe.
-
-/** Who types `perdure run` wants a command to get through; without a number a failure would be final. The preset `default`
- *  is what holds without one, so naming it changes nothing. */
+/** `perdure run` retries by default: without a number of attempts the first failure would be final. The preset `default` is
+ *  what applies without one, so naming it changes nothing. */
 const DEFAULT_ATTEMPTS = 5;
 const MAX_ATTEMPTS = 1_000_000;
 
@@ -51,7 +49,7 @@ export const POLICY_OPTIONS: readonly CommandOption[] = [
   { name: "preset", type: "string", value: "NAME", help: `The policy to start from: ${PRESET_NAMES.join(", ")}.` },
 ];
 
-/** Of a new job. */
+/** The policy of a new job. */
 export function policyOf(given: Arguments): PolicyFields {
   const policy = givenPolicyOf(given);
   const isDefault = policy.preset === undefined || policy.preset === "default";
@@ -59,7 +57,7 @@ export function policyOf(given: Arguments): PolicyFields {
   return policy;
 }
 
-/** What the options say, and no more: of a job that has a policy. */
+/** Only what the options set, for a job that has a policy. */
 export function givenPolicyOf(given: Arguments): PolicyFields {
   const preset = given.text("preset");
   const attempts = given.integer("max-attempts", { min: 1, max: MAX_ATTEMPTS });
@@ -100,7 +98,7 @@ function backoffOf(given: Arguments): NonNullable<PolicyFields["backoff"]> {
 /** A duration as text, checked. */
 export type TimeText = Extract<Duration, string>;
 
-/** A time with its unit: a bare number would be read in another unit by half of all people. */
+/** A time with its unit: a bare number would be ambiguous. */
 export function timeOf(given: Arguments, name: string): TimeText | undefined {
   const text = given.text(name);
   if (text === undefined || /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/.test(text.trim())) return text as TimeText;
@@ -114,7 +112,7 @@ function numberOf(given: Arguments, name: string, allowed: string): number | und
   throw valueError(`--${name}`, text, allowed);
 }
 
-/** `1,75,100-110`; null if it was not given. */
+/** `1,75,100-110`; null if the option was not given. */
 function codesOf(given: Arguments, name: string): number[] | null {
   const text = given.text(name);
   if (text === undefined) return null;
@@ -128,14 +126,12 @@ function codesOf(given: Arguments, name: string): number[] | null {
   });
 }
 
-// `--env`: variables for a command.
-
 export const ENV: CommandOption = {
   ...{ name: "env", type: "string", value: "NAME[=VALUE]", multiple: true },
   help: "Set or pass on an environment variable; it is stored with the job.",
 };
 
-/** `NAME=VALUE` sets, `NAME` passes on what is set here. */
+/** `NAME=VALUE` sets a variable, `NAME` copies it from this environment. */
 export function envOf(words: readonly string[], from: Io["env"]): Record<string, string> {
   const env: Record<string, string> = {};
   for (const word of words) {

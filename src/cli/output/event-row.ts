@@ -9,8 +9,6 @@ import { showLocal } from "./print.ts";
 import type { Column } from "./table.ts";
 import { painted, type TextPiece } from "./terminal-text.ts";
 
-// An event as a row of a table, for a person. The cells may hold text of strangers: whoever prints them escapes them.
-
 export const EVENT_COLUMNS: readonly Column[] = [
   { head: "SEQ", side: "right" },
   { head: "AT" },
@@ -19,7 +17,7 @@ export const EVENT_COLUMNS: readonly Column[] = [
   { head: "DETAIL", flexible: true },
 ];
 
-/** All events of one job: its id need not stand in each line. */
+/** All events are of one job, so its id is left out of each line. */
 export function eventCells(event: PerdureEvent, withId: boolean): TextPiece[] {
   const names = event.jobId === null ? [event.name] : shownNames(event);
   const detail = event.jobId === null ? engineDetail(event.data) : jobDetail(event);
@@ -27,7 +25,7 @@ export function eventCells(event: PerdureEvent, withId: boolean): TextPiece[] {
   return [String(event.seq), painted("dim", showLocal(event.at)), id, names.join(", "), detail];
 }
 
-/** The few words that tell this event from others of its name; `--json` has all of it. */
+/** A short detail that distinguishes this event from others of its name; `--json` has everything. */
 function jobDetail(event: JobEvent): string {
   switch (event.name) {
     case "job.submitted":

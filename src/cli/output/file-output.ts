@@ -1,4 +1,5 @@
-/** Files of a job as output: copied to stdout (escaped on a terminal), or saved as a file, whole or not at all. */
+/** Files of a job as output: copied to stdout (escaped on a terminal), or saved as a file, atomically. An existing file is
+ *  kept unless it may be replaced. */
 
 import { randomBytes } from "node:crypto";
 import { link, lstat, open, rename, stat, unlink } from "node:fs/promises";
@@ -6,11 +7,9 @@ import type { CommandContext } from "../command.ts";
 import { CliError, EXIT } from "../exit.ts";
 import { TerminalStream } from "./terminal-text.ts";
 
-// A file that a command wrote, to our output: as it is into a pipe or file, neutralised on a terminal.
-
 const NEWLINE = 10;
 
-/** Whether its last line was ended. */
+/** Returns whether the last line was ended. */
 export async function copyOut(
   bytes: AsyncIterable<Uint8Array> | null,
   { io, out }: Pick<CommandContext, "io" | "out">,
@@ -31,15 +30,13 @@ export async function copyOut(
   return last === NEWLINE;
 }
 
-// Saves bytes as a file: whole or not at all. What is there already stays, unless it is to be replaced.
-
 interface FileDestination {
-  /** As the person wrote it, for messages. */
+  /** The path as it was given, for messages. */
   readonly given: string;
   readonly path: string;
 }
 
-/** The answer is the number of bytes. They are asked for when they can be written: what is opened must be read. */
+/** Returns the number of bytes. `bytes` is called only when they can be written, because an opened source must be read. */
 export async function saveAs(
   read: () => Promise<AsyncIterable<Uint8Array>>,
   { given, path }: FileDestination,
@@ -78,14 +75,14 @@ async function write(read: () => Promise<AsyncIterable<Uint8Array>>, path: strin
   return size;
 }
 
-/** A link fails where a file has appeared meanwhile, which a rename would replace. */
+/** A link, unlike a rename, fails if a file was created meanwhile. */
 async function putNew(part: string, path: string, given: string): Promise<void> {
   try {
     await link(part, path);
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
     if (code === "EEXIST") throw alreadyExists(given);
-    // There are file systems without links.
+    // Some file systems have no links.
     await rename(part, path);
     return;
   }

@@ -12,8 +12,6 @@ import { storable } from "../../lib/text.ts";
 import { eachWorker } from "../target/pages.ts";
 import { type Colour, type ColouredText, painted } from "./terminal-text.ts";
 
-// Words for jobs that several commands use. All of it may hold text of strangers: whoever prints it escapes it.
-
 const COLOURS: Readonly<Record<JobState, Colour | null>> = {
   queued: null,
   running: "cyan",
@@ -23,7 +21,7 @@ const COLOURS: Readonly<Record<JobState, Colour | null>> = {
   cancelled: "yellow",
 };
 
-/** The state and what a person would ask next: `failed (exhausted)`, `queued (in 3 min)`. */
+/** The state with its main detail: `failed (exhausted)`, `queued (in 3 min)`. */
 export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): ColouredText {
   const notes: string[] = [];
   if (job.reason !== null) notes.push(job.reason);
@@ -36,25 +34,25 @@ export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<strin
   return painted(COLOURS[job.state], notes.length === 0 ? job.state : `${job.state} (${notes.join(", ")})`);
 }
 
-/** A message may hold a whole page. */
+/** A message may be very long. */
 const MAX_FAILURE = 500;
 
-/** On one line, why a job failed or is being retried; empty while it runs again, and where there is nothing to add. */
+/** Why a job failed or is being retried, on one line; empty while it runs, and if there is no reason. */
 export function failureLine({ state, failure }: JobInfo): string {
   if ((state !== "failed" && state !== "queued") || failure == null) return "";
   const { message, line } = failure;
   if (line === undefined) return oneLine(message, MAX_FAILURE);
-  // A long message is cut, and not the line that decided.
+  // Cuts a long message, but keeps the line that decided.
   return oneLine(failureText({ message: oneLine(message, MAX_FAILURE / 2), line }), MAX_FAILURE);
 }
 
-/** A reader settles nothing, so it shows what the next engine will find: an attempt without a live worker. */
+/** A command that only reads settles nothing, so it shows what the next engine will find: an attempt without a live worker. */
 function isSilent({ worker }: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): boolean {
   const session = worker === null ? undefined : workers.get(worker);
   return session !== undefined && (session.endedAt !== null || session.leaseEndsAt < now);
 }
 
-/** What lists of jobs show of workers. The kinds and queues they serve may be long, and are not kept. */
+/** What lists of jobs show of a worker. Its kinds and queues may be long and are not kept. */
 export type KnownWorker = Pick<SessionRow, "name" | "endedAt" | "leaseEndsAt">;
 
 export async function bySession(perdure: Pick<Perdure, "workers">): Promise<ReadonlyMap<string, KnownWorker>> {
@@ -67,7 +65,7 @@ export async function bySession(perdure: Pick<Perdure, "workers">): Promise<Read
 /** Longer commands are cut in lists. */
 const LONG = 500;
 
-/** The command of a job of kind `exec`; empty for others, whose inputs are their own business. */
+/** The command of a job of kind `exec`; empty for other kinds. */
 export function commandLine({ kind, payload }: Pick<JobInfo, "kind" | "payload">): string {
   if (kind !== "exec" || typeof payload !== "object" || payload === null) return "";
   const { argv, command } = payload as { argv?: unknown; command?: unknown };
@@ -75,7 +73,7 @@ export function commandLine({ kind, payload }: Pick<JobInfo, "kind" | "payload">
   return typeof words === "string" ? storable(words, LONG) : "";
 }
 
-/** A line or so of it; `perdure get` has the whole. */
+/** About a line; `perdure get` shows all of it. */
 const SHORT_RESULT = 300;
 
 export function shortResult({ result }: Pick<JobInfo, "result">): string | null {
@@ -83,17 +81,16 @@ export function shortResult({ result }: Pick<JobInfo, "result">): string | null 
   return storable(typeof result === "string" ? result : JSON.stringify(result), SHORT_RESULT);
 }
 
-/** Quoted as a shell would need it, so that the list shows where an argument ends. */
+/** Quoted for a shell, so that the list shows where an argument ends. */
 export function shellWord(word: string): string {
   return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
-// Short ids, as narrow lists show them; every command takes them (`job-reference.ts`).
-
-/** Time and a counter fill this much of an id: the rest is drawn, and differs only between programs. */
+/** Time and a counter take this many characters of an id; the rest is random and differs only between processes. */
 const USUAL = 14;
 
-/** Ids as a narrow list shows them: as many characters as tell these jobs apart, and usually all others. */
+/** Ids cut to as many characters as distinguish these jobs, and usually all others. Every command accepts them (`job-
+ *  reference.ts`). */
 export function shortIds(jobs: readonly Pick<JobInfo, "id">[]): readonly string[] {
   const ids = jobs.map(({ id }) => id);
   const whole = "job_".length + 26;
@@ -101,8 +98,6 @@ export function shortIds(jobs: readonly Pick<JobInfo, "id">[]): readonly string[
   while (length < whole && new Set(ids.map((id) => id.slice(0, length))).size < ids.length) length += 1;
   return ids.map((id) => id.slice(0, length));
 }
-
-// Words for workers that several commands use.
 
 type WorkerState = "alive" | "silent" | "draining" | "ended";
 
@@ -120,7 +115,7 @@ export const WORKER_COLOURS: Readonly<Record<WorkerState, Colour | null>> = {
   ended: "dim",
 };
 
-/** Cpus and memory as people give them, and not as the labels that they are. What the host has is not shown. */
+/** Cpus and memory as in the options, not as labels. The size of the host is not shown. */
 export function labelWords(labels: SessionRow["labels"]): string {
   const words = Object.entries(labels).flatMap(([label, value]) => {
     if (label === CPU_LABEL) return [`cpu=${Number(value) / 1_000}`];

@@ -1,5 +1,5 @@
-/** Shows what the command writes while it runs. To a terminal it is neutralised: a command must not clear the screen or
- *  write the clipboard of who watches it. Into a pipe or file the bytes go as they are. */
+/** Shows what the command writes while it runs. On a terminal it is escaped, so that a command cannot clear the screen or
+ *  write the clipboard; into a pipe or file bytes are copied unchanged. */
 import type { OutputChunk } from "../../core/task/work-options.ts";
 import type { Io } from "../io.ts";
 import { TerminalStream } from "./terminal-text.ts";
@@ -15,16 +15,16 @@ export class LiveOutput {
   #streams = { stdout: new TerminalStream(), stderr: new TerminalStream() };
   #attempt = 0;
 
-  /** Whether the last of what was shown ended its line. */
+  /** Whether the last shown line is still open. */
   readonly #isLineOpen = { stdout: false, stderr: false };
 
-  /** `to`: where each of its streams goes. */
+  /** `to`: the target of each stream. */
   constructor(io: Io, to: OutputStreams = io) {
     this.#io = io;
     this.#to = to;
   }
 
-  /** A promise while the reader is behind: the command waits then, as it would without us. */
+  /** Returns a promise while the reader is behind; the command waits, as it would if it wrote there directly. */
   show({ stream, bytes, attempt }: OutputChunk, gone: AbortSignal): Promise<void> | undefined {
     if (attempt !== this.#attempt) this.flush();
     this.#attempt = attempt;
@@ -47,7 +47,7 @@ export class LiveOutput {
     });
   }
 
-  /** What was held back of a run that is over. */
+  /** Writes what was held back of an attempt that has ended. */
   flush(): void {
     for (const stream of ["stdout", "stderr"] as const) {
       const rest = this.#streams[stream].end();
@@ -58,7 +58,7 @@ export class LiveOutput {
     this.#streams = { stdout: new TerminalStream(), stderr: new TerminalStream() };
   }
 
-  /** Before a line of our own: it must not be glued to half a line of the command's. */
+  /** Ends an open line before a line of Perdure is printed. */
   endLine(stream: "stdout" | "stderr"): void {
     if (!this.#isLineOpen[stream]) return;
     this.#to[stream].write("\n");
@@ -66,7 +66,7 @@ export class LiveOutput {
     if (this.#isShared()) this.#isLineOpen.stdout = this.#isLineOpen.stderr = false;
   }
 
-  /** Both are lines of the same terminal. */
+  /** Whether both streams go to the same terminal. */
   #isShared(): boolean {
     return this.#isTerminal("stdout") && this.#isTerminal("stderr");
   }

@@ -7,11 +7,9 @@ import { addUsage, money, type Usage } from "../../core/job/job.ts";
 import type { JobInfo } from "../../core/job/views.ts";
 import type { Backoff, Policy } from "../../core/policy/policy.ts";
 
-// A retry policy in short, before anything has been tried: how many attempts, and how long it waits between them.
-
 /** Delays that are shown one by one. */
 const SHOWN = 3;
-/** The middle of a draw: no jitter. */
+/** The middle of the random range: no jitter. */
 const MIDDLE = 0.5;
 
 export function attemptsText({ maxAttempts, workerLost }: Policy): string {
@@ -22,7 +20,7 @@ export function attemptsText({ maxAttempts, workerLost }: Policy): string {
   return maxAttempts === 1 ? `${own}, no retry of failures; ${lost}` : `${own}; ${lost}`;
 }
 
-/** `30 s, 1 min, 2 min, … capped at 5 min, ±25 %`; null where there is no retry. */
+/** `30 s, 1 min, 2 min, … capped at 5 min, ±25 %`; null without retries. */
 export function backoffText({ maxAttempts, backoff, workerLost }: Policy): string | null {
   const retries = maxAttempts - 1;
   if (retries > 0) return delaysText(backoff, retries);
@@ -45,24 +43,22 @@ function delaysText(backoff: Backoff, retries: number): string {
   return `${listed}${rest}${jitter}`;
 }
 
-/** Null where nothing is limited. */
+/** Null without a budget. */
 export function policyBudgetText({ budget: { tokens, costUsd } }: Policy): string | null {
   return tokens === null && costUsd === null ? null : limitText({ tokens, costUsd });
 }
-
-// What jobs have used of tokens and money, and what is left of the budgets that cover them, for people.
 
 export function usageText({ tokensIn, tokensOut, costUsd }: Usage): string {
   const tokens = tokensIn + tokensOut === 0 ? [] : [`${tokensIn} tokens in, ${tokensOut} out`];
   return [...tokens, ...(costUsd === 0 ? [] : [`${money(costUsd)} USD`])].join(", ") || "nothing";
 }
 
-/** By attempts that have ended, and by the running one as far as it has reported. */
+/** Used by attempts that have ended, and by the running one as far as it has reported. */
 export function usedBy({ usage, liveUsage }: JobInfo): Usage | null {
   return addUsage(usage, liveUsage);
 }
 
-/** With what of it is of the running attempt. */
+/** Includes the share of the running attempt. */
 export function usageFact(job: JobInfo): string | null {
   const used = usedBy(job);
   if (used === null) return null;
@@ -70,7 +66,7 @@ export function usageFact(job: JobInfo): string | null {
   return job.liveUsage === null ? all : `${all}; of which ${usageText(job.liveUsage)} by the running attempt`;
 }
 
-/** Its own budget, and each above it with the job that has it. */
+/** The job's own budget, and each budget above it with its job. */
 export function budgetFacts({ id, budgets }: JobInfo): [string, string][] {
   return budgets.map((budget) =>
     budget.jobId === id
@@ -79,7 +75,7 @@ export function budgetFacts({ id, budgets }: JobInfo): [string, string][] {
   );
 }
 
-/** In short: what the job itself used, and its own budget. */
+/** Short: what the job itself used, and its own budget. */
 export function spentText(job: JobInfo): string {
   const own = job.budgets.find(({ jobId }) => jobId === job.id);
   const usage = usedBy(job);
@@ -87,7 +83,7 @@ export function spentText(job: JobInfo): string {
   return [...used, ...(own === undefined ? [] : [`budget: ${budgetText(own)}`])].join("; ");
 }
 
-/** What a resubmitted job starts with, and what the one before it has spent. */
+/** The budget of a resubmitted job, and what the original has spent. */
 export function budgetNotes(before: JobInfo, after: JobInfo): string[] {
   const own = after.budgets.find(({ jobId }) => jobId === after.id);
   const spent = before.usage === null ? "" : `; ${before.id} has used ${usageText(before.usage)}`;

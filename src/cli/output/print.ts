@@ -1,12 +1,10 @@
-/** Prints results: lines, tables and facts for people, JSON for programs. Everything for people is escaped here. */
+/** Prints results: lines, tables and facts for people, JSON for programs. All output of commands is printed here and escaped
+ *  on the way. With `--json` stdout has exactly one document, and notes go to stderr. */
 import { showMs } from "../../core/duration.ts";
 import { CliError, EXIT } from "../exit.ts";
 import type { Io } from "../io.ts";
 import { type Column, factLines, type TableLayout, tableLines } from "./table.ts";
 import { safeJson, safeLine, safeText, type TextPiece, textOf, wantsColour, withColour } from "./terminal-text.ts";
-
-// All that commands print goes through here. Text is escaped on its way, so that a command cannot forget it; with
-// `--json` there is exactly one document on stdout, and remarks go to stderr.
 
 /** More than people read at once. */
 const TABLE_ROWS = 1_000;
@@ -20,7 +18,7 @@ export class Printer {
   constructor(io: Io) {
     this.#io = io;
     this.#look = { columns: io.columns, colour: wantsColour(io) };
-    // For as long as the process lives: a write may fail after the command has ended.
+    // Never removed: a write may fail after the command has ended.
     io.stdout.on("error", (error: Error) => this.#failed(error));
     io.stderr.on("error", () => {}); // nowhere else to report it
   }
@@ -30,7 +28,7 @@ export class Printer {
     return this.#gone.signal;
   }
 
-  /** One line of pieces, side by side. */
+  /** One line, of several pieces. */
   line(...pieces: readonly TextPiece[]): void {
     this.#write(pieces.map((piece) => withColour(safeLine(textOf(piece)), piece, this.#look.colour)).join(""));
   }
@@ -40,12 +38,12 @@ export class Printer {
     this.#write(safeText(text));
   }
 
-  /** `wide`: as wide as it needs to be. */
+  /** `wide`: not cut to the terminal. */
   table(columns: readonly Column[], rows: readonly (readonly TextPiece[])[], wide = false): void {
     this.#write(...tableLines(columns, rows, wide ? { ...this.#look, columns: undefined } : this.#look));
   }
 
-  /** A long list as several tables, so that it need not be in memory. The answer is the number of rows. */
+  /** A long list as several tables, so that it need not be in memory. Returns the number of rows. */
   async tables(columns: readonly Column[], rows: AsyncIterable<readonly TextPiece[]>): Promise<number> {
     let count = 0;
     let block: (readonly TextPiece[])[] = [];
@@ -69,7 +67,7 @@ export class Printer {
     this.#write(safeJson(JSON.stringify(value, null, 2)));
   }
 
-  /** One array, written item by item: a long list need not be in memory. */
+  /** One array, written item by item, so that a long list need not be in memory. */
   async jsonList(items: AsyncIterable<unknown> | Iterable<unknown>): Promise<void> {
     let before = "[";
     for await (const item of items) {
@@ -80,16 +78,16 @@ export class Printer {
     this.#write(before === "[" ? "[]" : "\n]");
   }
 
-  /** A remark for the person, beside the output. */
+  /** A note on stderr, beside the output. */
   note(text: string): void {
     this.#io.stderr.write(`${safeLine(text)}\n`);
   }
 
-  /** Resolves when all is written; throws if it could not be. A reader that went away is no failure. */
+  /** Resolves when everything is written; throws if that failed. A reader that closed the output is not an error. */
   async flush(): Promise<void> {
     const { stdout } = this.#io;
     if (!this.gone.aborted && this.#failure === null) {
-      // A stream that has failed may keep what comes after for ever, and never call back.
+      // A stream that has failed may never call back for later writes.
       const error = await new Promise<Error | null>((resolve) => {
         stdout.once("error", resolve);
         stdout.write("", (error) => {
@@ -122,14 +120,12 @@ export function showLocal(at: number): string {
   return shifted.toISOString().replace("Z", zone);
 }
 
-/** How long ago, or how long; never less than nothing. */
+/** How long ago, or how long; at least 0. */
 export function showSince(from: number, to: number): string {
   return showMs(Math.max(0, to - from));
 }
 
-// One JSON object on a line of its own, for lists that have no end.
-
-/** A promise while the reader is behind. */
+/** One JSON object on its own line, for lists without an end. Returns a promise while the reader is behind. */
 export function writeJsonLine({ stdout }: Io, { gone }: Printer, value: unknown): Promise<void> | undefined {
   if (gone.aborted || stdout.write(`${safeJson(JSON.stringify(value))}\n`)) return undefined;
   return new Promise((resolve) => {

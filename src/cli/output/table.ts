@@ -1,25 +1,25 @@
-/** Tables and lists of facts as lines that fit the terminal. Cells may hold anything: they are escaped here. */
+/** Tables and lists of facts as lines that fit into the terminal. Cells are escaped here. */
 import { cutToWidth, padTo, safeLine, type TextPiece, textOf, textWidth, withColour } from "./terminal-text.ts";
 
 export interface Column {
   readonly head: string;
-  /** Numbers and spans stand at the right. */
+  /** Numbers and durations are right-aligned. */
   readonly side?: "left" | "right";
-  /** May be cut when there is no room. Ids never are: they are there to be copied. */
+  /** May be cut if space is short. Ids are never cut, so that they can be copied. */
   readonly flexible?: boolean;
 }
 
 export interface TableLayout {
-  /** Undefined: as wide as it needs to be. */
+  /** Undefined: not limited. */
   readonly columns: number | undefined;
   readonly colour: boolean;
 }
 
 const GAP = 2;
-/** Less than this of a cut cell tells nothing. */
+/** A cell cut shorter than this is useless. */
 const MIN_WIDTH = 6;
 
-/** A heading and a line for each row; a column in which nothing stands is left out. */
+/** A heading and a line for each row; empty columns are left out. */
 export function tableLines(
   columns: readonly Column[],
   rows: readonly (readonly TextPiece[])[],
@@ -45,7 +45,7 @@ export function tableLines(
   });
 }
 
-/** Natural widths, with the flexible columns made narrower, the widest first, until all fit. */
+/** Natural widths; flexible columns are made narrower, the widest first, until the table fits. */
 function fitted(columns: readonly Column[], cells: readonly (readonly string[])[], room: number): number[] {
   const widths = columns.map((_, c) => cells.reduce((most, row) => Math.max(most, textWidth(row[c] as string)), 0));
   let over = widths.reduce((sum, width) => sum + width, 0) + GAP * (widths.length - 1) - room;
@@ -55,7 +55,7 @@ function fitted(columns: readonly Column[], cells: readonly (readonly string[])[
     const width = flexible[widest] ?? 0;
     if (width <= MIN_WIDTH) break;
     const next = Math.max(0, ...flexible.filter((_, c) => c !== widest));
-    // Down to the next one in a step, else by one at a time.
+    // In one step to the next narrower column, else by one.
     const less = Math.min(over, width - MIN_WIDTH, Math.max(1, width - next));
     widths[widest] = width - less;
     over -= less;
