@@ -1,6 +1,6 @@
-/** AgentTask, open question 1: "Should we retry on API auth errors? (Probably not — they won't self-heal)". How programs end whose
- *  key was refused, and how others end that merely write about authentication: texts as their clients print them. Judged
- *  as a worker and an engine do, without a store: the line of the error and the last 2 KiB of stderr, then the preset. */
+/** AgentTask, open question 1: "Should we retry on API auth errors? (Probably not — they won't self-heal)". The output of
+ *  programs whose key was refused, and of others that only mention authentication. It is classified as by a worker and an
+ *  engine, without a store: the line of the error and the last 2 KiB of stderr, then the preset. */
 import { describe, expect, it } from "vitest";
 import { classify, type FailureOutcome } from "../../src/core/decision/classify.ts";
 import { matchLine, matchName } from "../../src/core/decision/match.ts";
@@ -401,6 +401,6 @@ it("names the line that decided, and takes no longer for a text that was made to
   const hostile = "status code ".repeat(50_000) + "aA".repeat(200_000) + "\n".repeat(50_000);
   const startedAt = performance.now();
   expect(verdictOn(failed(hostile)).kind).toBe("retry");
-  // About 0.5 s for a thousand times as much as a worker sends.
+  // About 0.5 s for a thousand times the text that a worker sends.
   expect(performance.now() - startedAt).toBeLessThan(20_000);
 });

@@ -157,7 +157,7 @@ describe("Multi-tier interaction", () => {
       ...{ children: ["failed", "succeeded"], output: { output: "done carefully" } },
     });
     expect(seen[0]).toEqual(["failed", "rejected", "logical", "I cannot do this"]);
-    // Waiting for children costs no retry: three runs, of which one was granted.
+    // Waiting for children does not use up a retry: three attempts although maxAttempts is 1.
     const { status } = await viewOf(perdure, job.id);
     expect(await job.get()).toMatchObject({ attempt: 3, failures: 0, losses: 0 });
     expect(status.history.map(({ reason }) => reason)).toEqual([
@@ -245,8 +245,8 @@ describe.each(STORES)("a task with children on %s", (store) => {
     expect((await stage.view(agentTask, child)).spec.parentTaskId).toBe(parent);
     const job = await stage.run(parent, "ok");
     expect(job).toMatchObject({ state: "succeeded", attempt: 2, failures: 0, losses: 0 });
-    const told = agentTaskEvents(await stage.parts(parent)).map(({ type, reason }) => `${type}/${reason}`);
-    expect(told).toEqual([
+    const reasons = agentTaskEvents(await stage.parts(parent)).map(({ type, reason }) => `${type}/${reason}`);
+    expect(reasons).toEqual([
       ...["Normal/Started", "Normal/WaitingForChildren", "Normal/ChildrenEnded", "Normal/Started", "Normal/Completed"],
     ]);
   });

@@ -24,7 +24,7 @@ async function apply(stage: Stage, spec: object, context?: Partial<ReadContext>)
   return id as string;
 }
 
-/** How often it ran when every run ends like this, and how long it waited before each retry, in seconds. */
+/** Runs the job until it ends, each attempt with the same outcome; returns the seconds it waited before each retry. */
 async function exhaust(stage: Stage, id: string, play: Play): Promise<{ job: JobInfo; waited: number[] }> {
   const waited: number[] = [];
   for (;;) {
@@ -37,8 +37,8 @@ async function exhaust(stage: Stage, id: string, play: Play): Promise<{ job: Job
 }
 
 const events = async (stage: Stage, id: string) => {
-  const told = agentTaskEvents(await stage.parts(id));
-  return told.map(({ type, reason }: AgentEvent) => `${type}/${reason}`);
+  const shown = agentTaskEvents(await stage.parts(id));
+  return shown.map(({ type, reason }: AgentEvent) => `${type}/${reason}`);
 };
 
 const RETRY = { maxAttempts: 3, backoffSeconds: 30, maxBackoffSeconds: 300 };
@@ -104,7 +104,7 @@ describe.each(STORES)("AgentTask on %s", (store) => {
     it.each([0, 1])("2. result.json with status: failed: logical, no retry, with exit code %i", async (exitCode) => {
       const stage = await openStage(store);
       const id = await apply(stage, { retry: RETRY });
-      // Note F2: what is reported wins, whatever the exit code.
+      // Note F2: the reported result decides, whatever the exit code.
       const said = failure({ kind: "result", class: "logical", message: "no such file", exitCode });
       await settle(stage, id, { kind: "failed", failure: said });
       expect((await stage.view(agentTask, id)).status).toMatchObject({
@@ -165,7 +165,7 @@ spec:
 `,
       );
       const { job, waited } = await exhaust(stage, id as string, { exit: 1 });
-      // Note A1: maxAttempts counts runs.
+      // Note A1: maxAttempts counts attempts, the first included.
       expect(job).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3 });
       expect(waited).toEqual([30, 60]);
       expect((await stage.view(agentTask, id as string)).spec.retry).toEqual(RETRY);
@@ -190,7 +190,7 @@ spec:
 
     it("status additions: the sample, second for second", async () => {
       const startAt = Date.parse("2026-02-09T19:20:00Z");
-      // Its second run starts 34 s after the first failed: 30 s and 13 % of jitter.
+      // Its second attempt starts 34 s after the first failed: 30 s plus 13 % jitter.
       const stage = await openStage(store, { startAt, random: () => 0.5 + (34 / 30 - 1) * 2 });
       const id = await apply(stage, { retry: RETRY });
       expect((await stage.view(agentTask, id)).status).toEqual({
@@ -264,7 +264,7 @@ spec:
     it("after nextRetryTime the phase is no longer Retrying: it is Pending until a worker takes it", async () => {
       const stage = await openStage(store, { startAt: Date.parse("2026-02-09T19:20:00Z"), random: () => 0.51 });
       const id = await apply(stage, { retry: RETRY });
-      // 30.15 s: the whole second that is shown is never too early.
+      // 30.15 s: the time is shown in whole seconds, rounded up.
       const { runAt } = await stage.run(id, { exit: 7, stderr: "entrypoint crash" });
       expect(runAt).toBe(Date.parse("2026-02-09T19:20:30.150Z"));
       const status = async () => (await stage.view(agentTask, id)).status;
@@ -291,7 +291,7 @@ spec:
         ...{ phase: "Failed", attempts: 2 },
         message: "no retries left, 2 of 2 runs used: exit code 7: entrypoint crash",
       });
-      // Note F12: it was never Failed on the way.
+      // Note F12: it was never Failed in between.
       expect(await events(stage, id)).toEqual([
         ...["Normal/Started", "Normal/Retrying", "Normal/Started", "Warning/RetryExhausted", "Warning/Failed"],
       ]);
@@ -305,7 +305,7 @@ spec:
         const { runAt } = await stage.run(id, play);
         backoffs.push((runAt - stage.clock.now()) / 1_000);
       }
-      expect(backoffs).toEqual([30, 60]); // the one after a lost worker is that of a failure, and the next goes on from it
+      expect(backoffs).toEqual([30, 60]); // a lost worker has the backoff of a failure, and the next one continues from it
       const job = await stage.run(id, "lost");
       expect(job).toMatchObject({ state: "failed", reason: "lost", attempt: 3, failures: 1, losses: 2 });
       expect((await stage.view(agentTask, id)).status).toMatchObject({
@@ -354,7 +354,7 @@ spec:
         spec: { retry: { backoffSeconds: 7 }, tier: "legionary", timeout: "10m", budget: { maxCostUsd: 2 } },
       };
       const context = { documents: [role] };
-      // Runs from the tier, backoff from the role, cap from the preset.
+      // The number of attempts is from the tier, the backoff from the role, the cap from the preset.
       const id = await apply(stage, { role: "researcher" }, context);
       expect((await exhaust(stage, id, { exit: 1 })).waited).toEqual([7, 14]);
       expect((await stage.view(agentTask, id)).spec).toMatchObject({
@@ -410,7 +410,7 @@ spec:
       }) as { status: object };
       const reason = "exit code 1: bye (HTTP 401 Unauthorized)";
       expect(status).toMatchObject({ children: [{ id: child, phase: "Failed", reason }] });
-      // As versions before stored it.
+      // As earlier versions stored it.
       const { line: _, ...older } = failed.failure ?? failure({ kind: "exit", message: "" });
       expect(agentChildren({ children: { jobs: [{ ...failed, failure: older }], more: false }, now: 0 })).toMatchObject(
         {
@@ -512,7 +512,7 @@ spec:
     it.each<[Play, string[]]>([
       ["ok", ["Normal/Started", "Normal/Completed"]],
       [{ logical: "no" }, ["Normal/Started", "Warning/Failed"]],
-      // Where no retry was granted, none is exhausted.
+      // Without retries, the reason is not that they are exhausted.
       [{ exit: 1 }, ["Normal/Started", "Warning/Failed"]],
     ])("3. other events: %j", async (play, wanted) => {
       const stage = await openStage(store);
@@ -572,7 +572,7 @@ spec:
 
 type Outcome = Parameters<Stage["engine"]["report"]>[0][number]["outcome"];
 
-/** One run with an end for which the stage has no word. */
+/** Runs one attempt with an outcome that is not a `Play` of the stage. */
 async function settle(stage: Stage, id: string, outcome: Outcome): Promise<void> {
   const { kind, queue, labels } = await stage.job(id);
   const session = await stage.engine.openSession({

@@ -1,5 +1,5 @@
 /** Attune's document "Phase 3 - Intelligent Retry & Worker Health", retry part, promise by promise, through the real engine.
- *  Quoted is what it says; where its letter and dialect-notes differ, the test's name has the note's number. Worker health
+ *  Quotes are from the document; where docs/internals/dialects.md departs from it, the test's name has the note's number. Worker health
  *  (states, selection, alerts) is not here. */
 import { describe, expect, it } from "vitest";
 import { matchText } from "../../src/core/decision/match.ts";
@@ -146,7 +146,7 @@ describe.each(STORES)("Attune on %s", (store) => {
         'Traceback (most recent call last):\n  File "a.py", line 1\nValueError: Validation failed:\n  request timeout must be > 0',
         "failed",
       ],
-      ["Error: permission denied\nretry: connection refused\ngiving up", "failed"], // E1 among the lines, too
+      ["Error: permission denied\nretry: connection refused\ngiving up", "failed"], // E1, also among several lines
       ["looking up the host\ngiving up", "failed"],
     ])("%j: %s", async (stderr, state) => {
       const { stage, apply } = await open();
@@ -165,7 +165,7 @@ describe.each(STORES)("Attune on %s", (store) => {
       ["Invalid parameters: url"],
       ["Validation error: timeout must be positive"], // E1: the deny list comes first, though "timeout" would be retried
       ["connection closed by foreign host"], // E2: refused and reset only
-      ["Heartbeat ok. The cache is stale"], // of another sentence
+      ["Heartbeat ok. The cache is stale"], // the words are in different sentences
       ["something else went wrong"], // "Unknown/unclassified errors (conservative approach)"
       [""],
     ])("%j: not retried", async (message) => {
@@ -372,7 +372,7 @@ describe.each(STORES)("Attune on %s", (store) => {
     it("timeout_seconds is the TTL of its own queue message too, and retries run out in the queue as well", async () => {
       const { stage, apply } = await open();
       const id = await apply(action({ timeout_seconds: 120, max_retries: 2 }));
-      // 120 s, then 1 s and 120 s, then 2 s and 120 s, each over 1 ms after it.
+      // 120 s, then 1 s and 120 s, then 2 s and 120 s; each expires 1 ms later.
       await stage.advance(363_002);
       expect(await stage.job(id)).toMatchObject({ state: "queued" });
       await stage.advance(1);

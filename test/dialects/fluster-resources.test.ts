@@ -1,5 +1,5 @@
 /** "A job is claimed only by a worker with that much cpu and memory left": with two real workers of one host, on both stores.
- *  That a job is not taken shows by others that are, after it was submitted. */
+ *  A job counts as not taken when jobs submitted after it are taken. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { task } from "../../src/core/task/task.ts";
 import { Entrypoint, type FlusterSubmit, fluster } from "../../src/dialects/fluster/client.ts";
@@ -15,13 +15,13 @@ const BIG = { name: "big", resources: { cpu: 4, memory: "4g" } };
 async function open(store: StoreName, workers: readonly { name: string; resources: object }[]) {
   const perdure = await Perdure.open(store === "sqlite" ? tempFile() : newSchema("fluster").url);
   onTestFinished(() => perdure.close({ grace: 0 }));
-  const client = fluster(perdure, { onNote: () => {} }); // of memory, which is not enforced for a task
+  const client = fluster(perdure, { onNote: () => {} }); // memory is not enforced for a task, which causes a note
   const gates = new Map<string, { started: Gate<void>; end: Gate<void> }>();
   const of = (name: string) => {
     if (!gates.has(name)) gates.set(name, { started: gate(), end: gate() });
     return gates.get(name) as { started: Gate<void>; end: Gate<void> };
   };
-  /** Runs until it is let go. */
+  /** Runs until its gate is opened. */
   const hold = task("hold", async (name: string, { signal }) => {
     of(name).started.open();
     await Promise.race([
@@ -39,7 +39,7 @@ async function open(store: StoreName, workers: readonly { name: string; resource
       const entrypoint = Entrypoint.fromCallable(hold, name);
       ids.set(name, await client.submit({ entrypoint, name, ...(resources && { resources }), ...more }));
     },
-    /** The worker that has it, once one has. */
+    /** Resolves with the worker of the job when it has started. */
     async started(name: string) {
       await of(name).started.passed;
       return (await client.status(idOf(name))).worker_id;
@@ -55,7 +55,7 @@ async function open(store: StoreName, workers: readonly { name: string; resource
 
 describe.each(STORES)("resources of fluster's jobs on %s", (store) => {
   it("are taken of a host while they run, and given back", async () => {
-    // More than any machine has, so that this is what the host has.
+    // More than any machine has, so that these values are the host's.
     const all = { cpu: 4_000, memory: "512t" };
     const { submit, started, state, finish } = await open(store, [
       { name: "one", resources: all },
@@ -63,11 +63,11 @@ describe.each(STORES)("resources of fluster's jobs on %s", (store) => {
     ]);
     await submit("a", { cpu: 3_000, memory: "2g" });
     await started("a");
-    await submit("b", { cpu: 2_000, memory: "512m" }); // whoever asks, 1000 are left
+    await submit("b", { cpu: 2_000, memory: "512m" }); // leaves 1000, whichever worker claims it
     await submit("c", { cpu: 1_000, memory: "512m" });
     await started("c");
     await submit("d", { cpu: 1_000, memory: "1m" }); // nothing is left
-    await submit("free", undefined); // one that takes nothing always fits
+    await submit("free", undefined); // a job without resources always fits
     await started("free");
     expect(await Promise.all(["b", "d"].map(state))).toEqual(["PENDING", "PENDING"]);
     expect(await finish("a")).toMatchObject({ state: "SUCCEEDED" });

@@ -1,4 +1,4 @@
-/** A server in this process with fluster's controller calls, and if wanted a worker beside it that runs commands. */
+/** A server in this process with fluster's controller calls, and optionally a worker that runs commands. */
 import { spawnSync } from "node:child_process";
 import { onTestFinished } from "vitest";
 import { exec } from "../../src/core/input/builtin.ts";
@@ -16,9 +16,9 @@ export interface FlusterServer extends TestServer {
   /** `GetJobStatus`. */
   // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
   status(jobId: string): Promise<any>;
-  /** Starts a worker that runs commands, python's among them. */
+  /** Starts a worker that runs commands, also Python code. */
   work(): Promise<void>;
-  /** Waits for the job's end, and answers its status. */
+  /** Waits for the end of the job, and returns its status. */
   // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
   ended(jobId: string): Promise<any>;
 }
@@ -62,7 +62,7 @@ export async function startFluster(options: KitOptions = {}): Promise<FlusterSer
   };
 }
 
-/** What a Python expression pickles to, in base64. */
+/** The pickle of a Python expression, in base64. */
 export function pickled(expression: string, before = ""): string {
   const program = `${before}\nimport base64, pickle, sys\nsys.stdout.write(base64.b64encode(pickle.dumps(${expression})).decode())`;
   const { status, stdout, stderr } = spawnSync("python3", ["-c", program], { encoding: "utf8" });

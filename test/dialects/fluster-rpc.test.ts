@@ -1,4 +1,4 @@
-/** fluster's controller calls, as the Connect protocol has them: raw requests, as no client for it is installed. */
+/** fluster's controller calls over the Connect protocol: raw requests, because no client for it is installed. */
 import { spawnSync } from "node:child_process";
 import { gzipSync } from "node:zlib";
 import { describe, expect, it } from "vitest";
@@ -17,7 +17,7 @@ describe("LaunchJob", () => {
     expect(launched).toMatchObject({ status: 200, body: { jobId: name } });
     expect(launched.headers.get("content-type")).toMatch(/^application\/json/);
     const shown = { jobId: name, state: "JOB_STATE_PENDING", maxRetriesPreemption: 100 };
-    expect(await status(name)).toEqual(shown); // and nothing that has its default
+    expect(await status(name)).toEqual(shown); // fields with their default are left out
     const [row] = (await store.find({ key: `fluster:${name}` })).jobs;
     expect(await status(row?.id as string)).toEqual(shown);
   });
@@ -55,7 +55,7 @@ describe("LaunchJob", () => {
                 if (held !== null && filter.tag === "fluster:x") {
                   searches += 1;
                   if (searches === 6) release();
-                  await held; // each has found that there is none
+                  await held; // each search has found no job
                 }
                 return found;
               };
@@ -63,7 +63,7 @@ describe("LaunchJob", () => {
           }),
       };
       const first = await startFluster(options);
-      // SQLite has one server.
+      // With SQLite there is only one server.
       const second = store === "sqlite" ? first : await startFluster({ ...options, url: first.storeUrl });
       for (const name of ["p", "q"]) await first.rpc("LaunchJob", { name, ...TRUE });
       held = new Promise((resolve) => {
@@ -161,19 +161,19 @@ describe("bad input", () => {
       { name: "a", ...TRUE, retry: { maxRetryDelayMs: "9223372036854774784" } },
       /^retry\.max_retry_delay_ms: /,
     ],
-    ["a number that is none", { name: "a", ...TRUE, retry: { backoffMultiplier: "NaN" } }, /a finite number/],
-    ["a list that is none", { name: "a", ...TRUE, ports: "http" }, /^ports: /],
+    ["a number that is invalid", { name: "a", ...TRUE, retry: { backoffMultiplier: "NaN" } }, /a finite number/],
+    ["a list that is text", { name: "a", ...TRUE, ports: "http" }, /^ports: /],
     [
-      "variables that are no texts",
+      "variables that are not text",
       { name: "a", ...TRUE, environment: { envVars: { A: 1 } } },
       /^environment\.envVars\.A: /,
     ],
     [
-      "a message that is none",
+      "a message that is not an object",
       { name: "a", ...TRUE, resources: "1g" },
       /^resources: must be a JSON object, such as .*; got "1g"/,
     ],
-    ["memory that is no amount", { name: "a", ...TRUE, resources: { memory: "lots" } }, /^resources\.memory: /],
+    ["memory that is not an amount", { name: "a", ...TRUE, resources: { memory: "lots" } }, /^resources\.memory: /],
     [
       "a bundle elsewhere",
       { name: "a", serializedEntrypoint: "gASVAA==", bundleGcsPath: "gs://b/x.zip" },
@@ -229,7 +229,7 @@ describe("the Connect protocol", () => {
     const { rpc } = await startFluster();
     const proto = await rpc("ListJobs", "\n\0", { headers: { "content-type": "application/proto" } });
     expect([proto.status, proto.headers.get("accept-post")]).toEqual([415, "application/json"]);
-    // A message whose fields all hold their defaults has no bytes there.
+    // A message with only default values is empty on the wire.
     for (const type of ["application/proto", "application/grpc", "application/connect+proto", "text/plain"]) {
       const empty = await rpc("ListJobs", "", { headers: { "content-type": type } });
       expect([type, empty.status, empty.headers.get("accept-post")]).toEqual([type, 415, "application/json"]);
@@ -353,7 +353,7 @@ describe("TerminateJob", () => {
     }
     expect(await launch("late", "exp")).toMatchObject({ status: 400, body: { code: "failed_precondition" } });
 
-    // A parent that has ended, with a child that nobody runs.
+    // A parent that has ended, with a child that no worker runs.
     await launch("done");
     await launch("done/left", "done", { entrypoint: { task: "nobody" } });
     await work();
@@ -410,14 +410,14 @@ describe("a job that is run", () => {
       { jobId: "good", state: "JOB_STATE_SUCCEEDED", ...ran },
     ]);
     for (const job of body.jobs) expect(job).not.toHaveProperty("attempts");
-    // One of another way in has the tag of "bad", and is not it.
+    // A job submitted in another format has the same tag, but is not the job "bad".
     expect(await ended("bad")).toMatchObject({ jobId: "bad", exitCode: 7 });
   });
 });
 
 describe.runIf(HAS_PYTHON)("serializedEntrypoint", () => {
   const PRINT = '(print, ("hello", "fluster"), {"sep": ", "})';
-  /** As fluster's own class, in a module that the worker does not have. */
+  /** Like fluster's own class, in a module that the worker does not have. */
   const FLUSTER = `
 import sys, types
 class Entrypoint: pass
@@ -497,7 +497,7 @@ sys.modules["my_jobs"] = module`;
       "Y25vX3N1Y2hfbW9kCnJ1bgou",
       /no module 'no_such_mod'; pip install no_such_mod, or send it in bundle_blob/,
     ],
-    ["that is no pickle", "AAAA", /cannot load the entrypoint: UnpicklingError/],
+    ["that is not a pickle", "AAAA", /cannot load the entrypoint: UnpicklingError/],
     ["that holds something else", "SwcuCg==", /TypeError: it holds a int, and not a callable/],
   ])("%s fails with what to do", async (_, pickle, message) => {
     const { status } = await run(pickle);

@@ -1,4 +1,4 @@
-/** fluster's client against a server: the same words, and the cluster's own defaults. */
+/** fluster's client against a server: the same calls, with the defaults of the cluster. */
 import { expect, it, onTestFinished } from "vitest";
 import { task } from "../../src/core/task/task.ts";
 import { Entrypoint, fluster } from "../../src/dialects/fluster/client.ts";
@@ -28,7 +28,7 @@ it("a job is submitted, waited for, looked at and terminated over HTTP, by the d
     attempts: [{ error: "Random failure" }, { error: "Random failure" }, { state: "SUCCEEDED" }],
   });
 
-  // Nobody here runs commands.
+  // No worker here runs commands.
   const parent = await client.submit({ entrypoint: ["true"], name: "parent", retry: { max_retries_failure: 1 } });
   const child = await client.submit({ entrypoint: ["true"], name: "child", parent_job_id: parent });
   expect(await client.status(child)).toMatchObject({ state: "PENDING", parent_job_id: parent, max_retries_failure: 2 });

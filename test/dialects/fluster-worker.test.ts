@@ -1,5 +1,5 @@
-/** What fluster promises to the commands themselves: their environment, their directories, their ports, a checkpoint to go
- *  on from. Run by a real worker. */
+/** What fluster promises to the commands themselves: environment, directories, ports, and a checkpoint to
+ *  resume from. Run by a real worker. */
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -16,7 +16,7 @@ const WAIT = { timeout: 25 };
 async function open() {
   const bench = await openBench({ work: { name: "worker-1" } });
   const client = fluster(bench.perdure);
-  /** Runs a script to its end; `lines` has what each attempt wrote. */
+  /** Runs a script to its end; `lines` contains the output of each attempt. */
   async function run(shell: string, more: Partial<FlusterSubmit> = {}) {
     return end(await start(shell, more));
   }
@@ -88,13 +88,13 @@ describe("a command of fluster", () => {
     const { id, lines } = await run(`ls; ${before}; touch left-behind; pwd; exit 1`);
     expect(lines.map((each) => each.at(-1))).toEqual([1, 2, 3].map((attempt) => dirOf(id, attempt)));
     expect(lines.flat()).not.toContain("left-behind");
-    // The next attempt finds the one before as it was left. What goes, goes with the end of the job.
+    // The next attempt finds the directory of the previous one unchanged. Files are deleted only at the end of the job.
     expect(lines.map((each) => each.includes("before: left-behind"))).toEqual([false, true, true]);
   });
 
   it("is given its ports in each attempt, all of them free", async () => {
     const { run } = await open();
-    // It listens itself: later the system may have given them to others.
+    // The script itself listens: afterwards other programs may get these ports.
     const listen = "IO::Socket::INET->new(LocalPort => shift, Listen => 1) or die qq(taken)";
     const script = `for port in "$FLUSTER_PORT_HTTP" "$FLUSTER_PORT_MY_ACTOR"; do
       perl -MIO::Socket::INET -e '${listen}' "$port" && echo "$port"; done; exit 1`;
@@ -141,7 +141,7 @@ describe("a command of fluster", () => {
 
   it("that uses more than resources.memory fails with exit code 137, counts as a failure, and is retried if 137 is", async () => {
     const { run } = await open();
-    // It takes its memory and waits: it ends only when it is killed. In its last attempt it takes none.
+    // It allocates memory and waits until it is killed. In its last attempt it allocates none.
     const hog = `[ "$FLUSTER_ATTEMPT_ID" -ge 2 ] || exec perl -e 'my $x = "a" x 100_000_000; sleep 1000'`;
     const resources = { cpu: 0.1, memory: "64m" };
     const retry = { max_retries_failure: 5, initial_delay: 0.001, retry_on_exit_codes: [137] };

@@ -1,5 +1,5 @@
-/** fluster's "Retry Handling Design", section by section, with its numbers, through the real engine. What its commands find
- *  in their environment is in `fluster-worker.test.ts`, what they take of a worker in `fluster-resources.test.ts`. */
+/** fluster's "Retry Handling Design", section by section, with its numbers, through the real engine. The environment
+ *  of commands is in `fluster-worker.test.ts`, their resources in `fluster-resources.test.ts`. */
 import { describe, expect, it } from "vitest";
 import { flusterDialect } from "../../src/dialects/fluster/dialect.ts";
 import type { FlusterRetryConfig } from "../../src/dialects/fluster/retry.ts";
@@ -22,7 +22,7 @@ retry:
   no_retry_on_exit_codes: [1]
 `;
 const FAIL: Play = { exit: 1 };
-/** The worker died. */
+/** The worker exited. */
 const PREEMPTED: Play = "gone";
 
 interface Controller extends Pick<Stage, "engine" | "store" | "clock" | "run" | "start" | "job" | "advance"> {
@@ -31,7 +31,7 @@ interface Controller extends Pick<Stage, "engine" | "store" | "clock" | "run" | 
   /** `GetJobStatus`, now. */
   status(id: string): Promise<FlusterStatus>;
   terminate(id: string): Promise<void>;
-  /** Plays run after run, and answers the delays before each, in seconds. */
+  /** Plays one attempt after another; returns the delay before each, in seconds. */
   play(id: string, ...plays: Play[]): Promise<number[]>;
 }
 
@@ -147,7 +147,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       const id = await controller.submit({ max_retries_failure: 1 });
       await controller.run(id, PREEMPTED, { worker: "spot-1", tookMs: 3_000 });
       await controller.run(id, { exit: 7, stderr: "boom" }, { worker: "spot-2", tookMs: 2_000 });
-      // Reset to PENDING: nothing of the run before is left in the job itself.
+      // Reset to PENDING: nothing of the previous attempt is left in the job itself.
       expect(await controller.status(id)).toMatchObject({
         ...{ state: "PENDING", failure_count: 1, preemption_count: 1, current_attempt_id: 2 },
         ...{ worker_id: null, started_at_ms: null, finished_at_ms: null, exit_code: null, error: null },
@@ -169,7 +169,7 @@ describe.each(STORES)("fluster on %s", (store) => {
         ...{ state: "RUNNING", worker_id: "spot-3", started_at_ms: T0 + 6_000, current_attempt_id: 2, attempts },
       });
       await started.end("ok");
-      // The last one is in the list too, with its true end.
+      // The last one is in the list too, with its actual end.
       expect(await controller.status(id)).toMatchObject({
         ...{ state: "SUCCEEDED", exit_code: 0, error: null, worker_id: "spot-3", current_attempt_id: 2 },
         attempts: [...attempts, { attempt_id: 2, state: "SUCCEEDED", exit_code: 0, error: null }],
@@ -302,7 +302,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       const controller = await openController(store);
       const id = await controller.submit(retry);
       await controller.play(id, play);
-      // A failure that is not retried is counted all the same.
+      // A failure that is not retried is counted too.
       const counts = play === PREEMPTED ? { failure_count: 0, preemption_count: 1 } : { failure_count: 1 };
       expect(await controller.status(id)).toMatchObject({ state, ...counts });
     });
@@ -388,11 +388,11 @@ describe.each(STORES)("fluster on %s", (store) => {
       for (const id of [waiting, running]) {
         await controller.advance(3_600_000);
         expect(await controller.status(id)).toMatchObject({ state: "KILLED", error: "Terminated by user" });
-        await controller.terminate(id); // once more, and nothing changes
+        await controller.terminate(id); // a second time, which changes nothing
         expect(await controller.status(id)).toMatchObject({ state: "KILLED" });
       }
       expect(await controller.status(running)).toMatchObject({ failure_count: 0, attempts: [{ state: "KILLED" }] });
-      // The run that it waited for never was.
+      // The attempt that it waited for never started.
       expect(await controller.status(waiting)).toMatchObject({ current_attempt_id: 0, attempts: [{ attempt_id: 0 }] });
     });
 
@@ -570,7 +570,7 @@ describe.each(STORES)("fluster on %s", (store) => {
       const id = await controller.submit({ max_retries_failure: 5 });
       await controller.play(id, FAIL, PREEMPTED, FAIL, "ok");
       const { failure_count, attempts } = await controller.status(id);
-      expect([failure_count + 1, attempts.length]).toEqual([3, 4]); // the document counts with the first
+      expect([failure_count + 1, attempts.length]).toEqual([3, 4]); // the document includes the first attempt
     });
   });
 });

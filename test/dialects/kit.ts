@@ -29,15 +29,15 @@ import { borrowSchema } from "../postgres/borrowed.ts";
 import { inFull } from "../tier.ts";
 
 export type StoreName = "sqlite" | "postgres";
-/** That both stores do the same is shown by the conformance suite; here the second has its turn in the second tier. */
+/** The conformance suite shows that both stores behave the same, so only the full tier tests both here. */
 export const STORES = inFull<StoreName>(["sqlite", "postgres"]);
 
 /** How an attempt ends. */
 export type Play =
   | "ok"
-  /** The worker falls silent, and its lease runs out: found one millisecond after its end. */
+  /** The worker goes silent and its lease expires: detected one millisecond after its end. */
   | "lost"
-  /** Its process is known to have ended: lost at once. */
+  /** The process of the worker is known to have ended: lost at once. */
   | "gone"
   /** It runs as long as the job's timeout allows, unless `tookMs` is set. */
   | "timeout"
@@ -49,9 +49,9 @@ export type Play =
   | { readonly exit: number; readonly stderr?: string }
   | { readonly error: string; readonly name?: string; readonly code?: string; readonly status?: number }
   | { readonly signal: string; readonly stderr?: string }
-  /** `result.json` reports failed, with this reason. */
+  /** `result.json` has status failed, with this reason. */
   | { readonly logical: string }
-  /** The jobs that it waits for. */
+  /** The ids of the jobs to wait for. */
   | { readonly waiting: readonly string[] };
 
 export interface RunOptions {
@@ -73,12 +73,12 @@ export interface Stage {
   readonly clock: VirtualClock;
   readonly engine: Engine;
   readonly store: Store;
-  /** Reads a document (YAML text or a value) with the dialect and submits its jobs; answers their ids. */
+  /** Reads a document (YAML text or a value) with the dialect and submits its jobs; returns their ids. */
   apply(dialect: Dialect, document: string | object, context?: Partial<ReadContext>): Promise<string[]>;
   submit(entry: ReadEntry): Promise<string>;
-  /** Waits until the job is due, claims it as a worker, and plays the end. Answers the job after it. */
+  /** Waits until the job is due, claims it as a worker, and reports the outcome. Returns the job after it. */
   run(id: string, play: Play, options?: RunOptions): Promise<JobInfo>;
-  /** Claims it without an end. Its lease is renewed while time passes. */
+  /** Claims it without reporting an outcome. Its lease is renewed while time passes. */
   start(id: string, options?: Pick<RunOptions, "worker">): Promise<Started>;
   /** Whether a worker gets something from its queue now. */
   isGiven(id: string): Promise<boolean>;
@@ -86,7 +86,7 @@ export interface Stage {
   parts(id: string): Promise<ViewParts>;
   // biome-ignore lint/suspicious/noExplicitAny: tests look into it as they like.
   view(dialect: Dialect, id: string): Promise<any>;
-  /** Another engine on the same store, of which nothing runs by itself either. */
+  /** Another engine on the same store, also without background work. */
   rival(options?: Pick<EngineOptions, "observer">): Engine;
   /** Advances time; the reaper runs whenever something could expire. */
   advance(ms: number): Promise<void>;
@@ -148,7 +148,8 @@ async function storeOf(name: StoreName, clock: VirtualClock, random: () => numbe
     const store = await openStore({ url: ":memory:", clock, random, newSecret });
     return { store, close: () => store.close() };
   }
-  // Its own waits are real. A claim scans whole lanes only once a second: here each scan is long after the last.
+  // The store's own waits use the system clock. A claim scans whole lanes only once a second of monotonic time, which
+  // therefore advances at each reading.
   let ahead = 0;
   const patient = {
     ...systemClock,
@@ -218,14 +219,14 @@ class RealStage implements Stage {
   async start(id: string, { worker = "worker-1" }: Pick<RunOptions, "worker"> = {}): Promise<Started> {
     const session = await this.#sessionFor(await this.#due(id), worker);
     const claim = async () => (await this.engine.claim(session, { limit: 1 })).jobs[0];
-    // A claim skips a row that is locked at this moment, by the change signal of a parent or by the sweep.
+    // A claim skips a row that is locked at that moment, by the change signal of a parent or by the sweep.
     let claimed = await claim();
     for (let tries = 1; claimed === undefined && tries < 20; tries++) {
       await this.engine.sweepChildren();
       claimed = await claim();
     }
     if (claimed?.id !== id) {
-      throw new Error(`a claim for ${id} gave ${claimed?.id ?? "nothing"}: give the job a queue of its own`);
+      throw new Error(`a claim for ${id} gave ${claimed?.id ?? "nothing"}: submit the job to a separate queue`);
     }
     const { attempt, token } = claimed;
     const held: Held = { jobId: id, attempt, session };
@@ -282,7 +283,7 @@ class RealStage implements Stage {
     return this.#after(jobId);
   }
 
-  /** The job after an attempt. A parent goes on a moment later than the report that lets it: that moment is over. */
+  /** The job after an attempt. A parent resumes shortly after the report of its last child, so the sweep runs first. */
   async #after(id: string): Promise<JobInfo> {
     const { parentId, state } = await this.job(id);
     if (parentId !== null || state === "blocked") await this.engine.sweepChildren();
@@ -291,7 +292,7 @@ class RealStage implements Stage {
 
   async job(id: string): Promise<JobInfo> {
     const [row] = await this.store.jobs([id]);
-    if (row === undefined || row === null) throw new Error(`there is no job ${id}`);
+    if (row === undefined || row === null) throw new Error(`job ${id} does not exist`);
     return toInfo(row);
   }
 
@@ -324,25 +325,25 @@ class RealStage implements Stage {
     if (ms > 0) await this.engine.sweepChildren();
   }
 
-  /** On to the next instant at which something could happen. While an attempt runs or is given up, in steps as short as the
-   *  reaper's: after a longer silence it would hold back. */
+  /** Advances to the next instant at which something could happen. While an attempt runs or is lost, the steps are as short
+   *  as the reaper's interval: after a longer pause the reaper would hold back. */
   async #step(target: number): Promise<void> {
     const { now } = this.clock;
     const rows = await this.store.jobs([...this.#known]);
     const open = rows.filter((row) => row !== null && !isTerminal(row.state)) as JobInfo[];
-    const marks = open.flatMap(({ state, expiresAt, deadlineAt }) =>
+    const limits = open.flatMap(({ state, expiresAt, deadlineAt }) =>
       state === "queued" ? [expiresAt, deadlineAt] : [],
     );
     const quiet = this.#held.size === 0 && open.every(({ state }) => state !== "running");
-    // Overdue is what is past its mark.
-    const stops = marks.flatMap((at) => (at !== null && at + 1 > now() ? [at + 1] : []));
+    // A job is overdue one millisecond after its instant.
+    const stops = limits.flatMap((at) => (at !== null && at + 1 > now() ? [at + 1] : []));
     if (!quiet) stops.push(now() + Math.min(1_000, this.engine.leaseMs / 6));
     this.clock.moveTo(Math.min(target, ...stops));
     for (const { session, jobId, attempt } of this.#held) await this.engine.renew(session, [{ jobId, attempt }]);
     await this.engine.reap();
   }
 
-  /** The job, once it is due. */
+  /** Advances time until the job is due, and returns it. */
   async #due(id: string): Promise<JobInfo> {
     this.#known.add(id);
     const job = await this.job(id);

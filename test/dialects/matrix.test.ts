@@ -1,5 +1,5 @@
 /** Checks the table of promises in docs/internals/dialects.md: every file and every test it names exists, and every
- *  rule it names is explained. Not whether a test shows what its row claims. */
+ *  rule it names is explained. It does not check whether a test proves the claim of its row. */
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
@@ -9,13 +9,13 @@ const PAGE = readFileSync(join(ROOT, "docs/internals/dialects.md"), "utf8");
 const COLUMNS = ["promise", "where", "test", "note"];
 const RULES = "Rules where we depart from a document";
 
-/** Cells are apart by bars, but not by those behind a backslash. */
+/** The cells of a row, separated by bars; a bar after a backslash does not count. */
 function cellsOf(line: string): string[] {
   const cells = line.split(/(?<!\\)\|/).map((cell) => cell.trim());
   return cells.slice(1, -1);
 }
 
-/** The rows of all tables, without their heads. */
+/** The heads and the rows of all tables. */
 function tablesIn(text: string): { heads: string[][]; rows: string[][] } {
   const lines = text.split("\n");
   const isRule = (line: string | undefined) => /^\|(-+\|)+$/.test(line ?? "");
@@ -27,7 +27,7 @@ function tablesIn(text: string): { heads: string[][]; rows: string[][] } {
 
 interface Part {
   readonly title: string;
-  /** Where its tests are that name no file. */
+  /** The file of tests that are cited without a file. */
   readonly tests: string | undefined;
   readonly heads: string[][];
   readonly rows: string[][];
@@ -42,7 +42,7 @@ const RULE_ROWS = tablesIn(SECTIONS.find((text) => text.startsWith(RULES)) ?? ""
 const ROWS = PARTS.flatMap((part) => part.rows.map((row) => ({ part, row })));
 const NOTES = ROWS.map(({ row }) => row[3] ?? "");
 
-/** Files and, with a slash at their end, folders. */
+/** The paths of files and of folders; folders end with a slash. */
 function pathsIn(text: string): string[] {
   return [...text.matchAll(/`([^`\s]+(?:\.(?:ts|mjs)|\/))`/g)].map(([, path = ""]) => path);
 }
@@ -54,9 +54,9 @@ function fileOf(path: string, folder: string): string {
 
 const FILES_AND_TITLES = /^(?:`([^`]+)` › )?"([^"]+)"(?:, "[^"]+")*$/;
 
-/** `"a", "b"; `other.test.ts` › "c"`: which titles are said to be in which file. Null if it is none of this. */
+/** `"a", "b"; `other.test.ts` › "c"`: the cited titles and their files. Null if the cell has another format. */
 function citedIn(cell: string, own: string): { file: string; title: string }[] | null {
-  // Between items is a semicolon behind a quote and before a quote or a file: titles have semicolons, too.
+  // Items are separated by a semicolon after a quote and before a quote or a file, because titles contain semicolons too.
   const items = cell.split(/(?<="); (?=["`])/);
   if (items.some((item) => !FILES_AND_TITLES.test(item))) return null;
   return items.flatMap((item) => {
@@ -69,8 +69,8 @@ function citedIn(cell: string, own: string): { file: string; title: string }[] |
 
 const known = new Map<string, string>();
 
-/** The titles in a test file as they stand there: of tests and groups, templates among them, and the rows of tables that fill
- *  a template in. */
+/** The titles in the source of a test file: those of tests and groups, also templates, and the table rows that fill in a
+ *  template. */
 function titlesIn(file: string): string {
   const titles = known.get(file) ?? readTitles(file);
   known.set(file, titles);
@@ -86,7 +86,7 @@ function readTitles(file: string): string {
 }
 
 describe("docs/internals/dialects.md", () => {
-  it("has five parts of one form, each with the place of its tests", () => {
+  it("has five parts of the same form, each with the file of its tests", () => {
     expect(PARTS.map(({ title }) => title)).toEqual(["OPAL", "fluster", "NoETL", "Attune", "AgentTask"]);
     for (const { title, tests, heads, rows } of PARTS) {
       expect(existsSync(join(ROOT, tests ?? "nowhere")), `${title}: ${tests}`).toBe(true);
@@ -118,7 +118,7 @@ describe("docs/internals/dialects.md", () => {
     const inOrder = (rule: string) => rule.charCodeAt(0) * 100 + Number(rule.slice(1));
     expect([...new Set(used)].sort((a, b) => inOrder(a) - inOrder(b))).toEqual(defined);
     expect(RULE_ROWS.filter((row) => row.length !== 3 || row.includes(""))).toEqual([]);
-    // One without its backticks would not have been seen.
+    // A rule without backticks would be missed above.
     expect(NOTES.filter((note) => /(?<!`)\b[A-F]\d+\b(?!`)/.test(note))).toEqual([]);
   });
 
@@ -127,7 +127,7 @@ describe("docs/internals/dialects.md", () => {
       const place = `${part.title}: ${promise}`;
       if (test === "—") return where === "—" && /^(later|not here): /.test(note) ? [] : [`${place}: no test`];
       const cited = citedIn(test, part.tests ?? "");
-      if (cited === null) return [`${place}: not of the form that is read here: ${test}`];
+      if (cited === null) return [`${place}: unknown format of citation: ${test}`];
       const missing = cited.filter(
         ({ file, title }) => !existsSync(join(ROOT, file)) || !titlesIn(file).includes(title),
       );

@@ -1,4 +1,4 @@
-/** The words of NoETL's document: how its runs end, and how it prints its events. */
+/** NoETL's terms for tests: outcomes of attempts, and events as the document prints them. */
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
 import type { NoetlEvent } from "../../src/dialects/noetl/events.ts";
 import type { Stage } from "./kit.ts";
@@ -7,7 +7,7 @@ export const UNAVAILABLE = { error: "503 Service Unavailable", status: 503 };
 export const UNREACHABLE = { error: "connect ECONNREFUSED", code: "ECONNREFUSED" };
 export const answer = (status_code: number, body: unknown = null) => ({ ok: { status_code, headers: {}, body } });
 
-/** A request with this `retry`, as YAML writes it. */
+/** A request with this `retry`, as YAML. */
 export const fetchData = (retry: string) => `
 step: fetch_data
 type: http
@@ -23,5 +23,5 @@ export async function types(stage: Stage, id: string): Promise<string[]> {
   return (await events(stage, id)).map(({ event_type }) => event_type);
 }
 
-/** As the document prints them: `action_error (attempt=1, error="…")`. */
+/** An event as the document prints it: `action_error (attempt=1, error="…")`. */
 export { noetlLine as line } from "../../src/dialects/noetl/view.ts";

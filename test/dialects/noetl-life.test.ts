@@ -21,13 +21,13 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     const { stage, id } = await apply(SLOW);
     await stage.run(id, "timeout");
     expect(await stage.run(id, "timeout")).toMatchObject({ state: "failed", reason: "timeout" });
-    const told = await events(stage, id);
-    expect(told.slice(1, 3).map(line)).toEqual([
+    const shown = await events(stage, id);
+    expect(shown.slice(1, 3).map(line)).toEqual([
       'action_error (attempt=1, error="timed out after 30000 ms")',
       "step_retry (attempt=1, delay=1.0s)",
     ]);
-    expect(told.at(-3)?.event_type).toBe("step_retry_exhausted");
-    expect(told.at(-1)?.context).toEqual({ reason: "timeout" });
+    expect(shown.at(-3)?.event_type).toBe("step_retry_exhausted");
+    expect(shown.at(-1)?.context).toEqual({ reason: "timeout" });
   });
 
   it("a command that fails has its exit code", async () => {
@@ -67,8 +67,8 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     await stage.run(id, { exit: 1 });
     expect(await stage.view(noetl, id)).toMatchObject({ status: "queued", attempts: 1, max_attempts: 2 });
     await stage.run(id, "ok");
-    const told = (await events(stage, id)).slice(8);
-    expect(told.map(line)).toEqual([
+    const shown = (await events(stage, id)).slice(8);
+    expect(shown.map(line)).toEqual([
       "execution_discarded (by=ada)",
       "execution_restarted (by=ada, available_at=2030-01-01T00:00:01.000Z)",
       "action_started (attempt=1)",
@@ -78,7 +78,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       "action_completed (attempt=2, success=True)",
       "step_completed",
     ]);
-    expect(told[1]?.context).toMatchObject({ by: "ada", chapter: 2 });
+    expect(shown[1]?.context).toMatchObject({ by: "ada", chapter: 2 });
   });
 
   it("an operator's wish to retry now", async () => {
@@ -114,8 +114,8 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     expect(await stage.view(noetl, id)).toMatchObject({ status: "queued", attempts: 0, available_at: null });
     await stage.run(child, "ok");
     await stage.run(id, "ok");
-    const told = await events(stage, id);
-    expect(told.map(line)).toEqual([
+    const shown = await events(stage, id);
+    expect(shown.map(line)).toEqual([
       "action_started (attempt=1)",
       `step_waiting (attempt=1, waits_for=${child})`,
       "step_resumed (available_at=2030-01-01T00:00:00.000Z)",
@@ -123,7 +123,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       "action_completed (attempt=1, success=True)",
       "step_completed",
     ]);
-    expect(told[1]?.context).toEqual({ attempt: 1, waits_for: [child] });
+    expect(shown[1]?.context).toEqual({ attempt: 1, waits_for: [child] });
   });
 
   describe("attempt in a condition is the one in the timeline", () => {
@@ -150,8 +150,8 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
       }
       const rejected = ["step_failed_terminal (reason=rejected, decided_by=retry_when)", "execution_failed"];
       const restarted = "execution_restarted (by=ada, available_at=2030-01-01T00:00:03.000Z)";
-      const told = await lines(stage, id);
-      expect(told).toEqual([...errors(1, 3), ...rejected, restarted, ...errors(1, 3), ...rejected]);
+      const shown = await lines(stage, id);
+      expect(shown).toEqual([...errors(1, 3), ...rejected, restarted, ...errors(1, 3), ...rejected]);
       expect((await events(stage, id)).at(-2)?.context).toEqual({
         ...{ attempt: 3, reason: "rejected", decided_by: "retry_when" },
       });

@@ -1,4 +1,4 @@
-/** NoETL's tasks run for real: requests against a server of this process, commands, Python. */
+/** NoETL's tasks with a real worker: requests to a server in this process, commands, Python. */
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { createServer } from "node:http";
@@ -34,7 +34,7 @@ async function run(document: string | object): Promise<Ran> {
   return { timeline: noetl.events?.(parts) as readonly NoetlEvent[], result: job.result, failure };
 }
 
-/** Answers with these statuses in turn; the last one again and again. */
+/** A server that returns these statuses in turn, then repeats the last one. */
 async function serve(...statuses: readonly number[]): Promise<{ url: string; asked: string[] }> {
   const asked: string[] = [];
   const server = createServer((request, response) => {
@@ -97,7 +97,7 @@ it.skipIf(noPython)("Python", async () => {
   ]);
 });
 
-/** A playbook of one python step, as those in NoETL's own repository are written. */
+/** A playbook of one python step, as in NoETL's own repository. */
 const playbook = (code: string, more = "") => `
 apiVersion: noetl.io/v1
 kind: Playbook
@@ -150,7 +150,7 @@ it.skipIf(noPython).each(CALLED)(
 
 const HELLO = 'def main(name="world"):\n    global n\n    n += 1\n    return [name, n]\nn = 0\n';
 
-/** Code that uses main without calling it, and code that calls it: what main returned, or the script's `result`. */
+/** Code that uses main without calling it, and code that calls it, with the output: the result of main, or `result`. */
 const ONCE: readonly (readonly [what: string, code: string, output: unknown])[] = [
   ["wrapped by assignment", `import functools\n${HELLO}main = functools.lru_cache(main)`, ["bob", 1]],
   ["printed", `${HELLO}print("defined", main)`, ["bob", 1]],

@@ -1,5 +1,5 @@
-/** NoETL's document "Event-Driven Retry Architecture", section by section: each quoted line is one of its own. Where it
- *  contradicts itself, the rule that is followed stands beside the test; docs/internals/dialects.md has them all. */
+/** NoETL's document "Event-Driven Retry Architecture", section by section: quoted lines are from the document. Where it
+ *  contradicts itself, the test names the rule that Perdure follows; docs/internals/dialects.md lists all rules. */
 import { describe, expect, it } from "vitest";
 import { readYaml } from "../../src/cli/yaml/read.ts";
 import { failure } from "../../src/core/decision/failure.ts";
@@ -16,7 +16,7 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
     return { stage, id };
   }
 
-  /** Delays in seconds between runs that all fail, and how it ended. */
+  /** Lets all attempts fail; returns the delays between them in seconds, and the reason of the job. */
   async function failing(retry: string, options = {}): Promise<{ delays: number[]; reason: string | null }> {
     const { stage, id } = await apply(fetchData(retry), options);
     const delays: number[] = [];
@@ -36,8 +36,8 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
         expect(await stage.isGiven(id), "before available_at").toBe(false);
       }
       await stage.run(id, answer(200, { n: 1 }));
-      const told = await events(stage, id);
-      expect(told.map(line)).toEqual([
+      const shown = await events(stage, id);
+      expect(shown.map(line)).toEqual([
         "action_started (attempt=1)",
         'action_error (attempt=1, error="503 Service Unavailable")',
         "step_retry (attempt=1, delay=1.0s)",
@@ -48,7 +48,7 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
         "action_completed (attempt=3, success=True)",
         "step_completed",
       ]);
-      expect(noetlTimeline(told).rows.map(([n, , , text]) => `${n} ${text}`.trim())).toEqual([
+      expect(noetlTimeline(shown).rows.map(([n, , , text]) => `${n} ${text}`.trim())).toEqual([
         "1. action_started (attempt=1)",
         '2. action_error (attempt=1, error="503 Service Unavailable")',
         "3. step_retry (attempt=1, delay=1.0s)",
@@ -61,17 +61,17 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
         "8. action_completed (attempt=3, success=True)",
         "9. step_completed",
       ]);
-      const starts = told.filter(({ event_type }) => event_type === "action_started");
+      const starts = shown.filter(({ event_type }) => event_type === "action_started");
       expect(starts.map(({ timestamp }) => Date.parse(timestamp) - VIRTUAL_START)).toEqual([0, 1_000, 3_000]);
-      expect(told.at(-2)).toMatchObject({ status: "COMPLETED", result: { status_code: 200, body: { n: 1 } } });
-      expect(told.at(-1)).toMatchObject({ status: "COMPLETED", result: { status_code: 200 }, error: null });
+      expect(shown.at(-2)).toMatchObject({ status: "COMPLETED", result: { status_code: 200, body: { n: 1 } } });
+      expect(shown.at(-1)).toMatchObject({ status: "COMPLETED", result: { status_code: 200 }, error: null });
     });
 
     it("if all attempts fail", async () => {
       const { stage, id } = await apply(fetchData("3"));
       for (let run = 1; run <= 3; run++) await stage.run(id, UNAVAILABLE);
-      const told = await events(stage, id);
-      expect(told.map(line)).toEqual([
+      const shown = await events(stage, id);
+      expect(shown.map(line)).toEqual([
         "action_started (attempt=1)",
         'action_error (attempt=1, error="503 Service Unavailable")',
         "step_retry (attempt=1, delay=1.0s)",
@@ -84,11 +84,11 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
         "step_failed_terminal",
         "execution_failed",
       ]);
-      expect(told.slice(-3).map(({ status, error }) => [status, error])).toEqual(
+      expect(shown.slice(-3).map(({ status, error }) => [status, error])).toEqual(
         Array(3).fill(["FAILED", "503 Service Unavailable"]),
       );
-      expect(told.at(-3)?.context).toEqual({ attempts: 3, max_attempts: 3 });
-      expect(told.at(-2)?.context).toEqual({ attempt: 3, reason: "exhausted", decided_by: "max_attempts" });
+      expect(shown.at(-3)?.context).toEqual({ attempts: 3, max_attempts: 3 });
+      expect(shown.at(-2)?.context).toEqual({ attempt: 3, reason: "exhausted", decided_by: "max_attempts" });
       expect(await stage.job(id)).toMatchObject({ state: "failed", reason: "exhausted", attempt: 3 });
     });
 
@@ -96,15 +96,15 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
       const { stage, id } = await apply(fetchData("{ max_attempts: 5 }"));
       await stage.run(id, UNAVAILABLE);
       await stage.run(id, answer(200));
-      const told = await events(stage, id);
+      const shown = await events(stage, id);
       const node = { execution_id: id, node_id: "fetch_data", node_name: "fetch_data", node_type: "http" };
-      for (const event of told) {
+      for (const event of shown) {
         expect(Object.keys(event).sort()).toEqual(
           [...Object.keys(node), "event_type", "status", "context", "result", "error", "timestamp"].sort(),
         );
         expect(event).toMatchObject(node);
       }
-      const [first, failed, retry, second] = told;
+      const [first, failed, retry, second] = shown;
       expect(first).toMatchObject({ event_type: "action_started", status: "STARTED", result: null, error: null });
       expect(first?.context.retry).toEqual({ attempt: 1, max_attempts: 5, is_retry: false });
       expect(failed).toMatchObject({ status: "FAILED", context: { attempt: 1, status_code: 503 } });
@@ -209,17 +209,17 @@ workflow:
       for (const retry of ["false", ""]) {
         const { stage, id } = await apply(fetchData(retry));
         await stage.run(id, UNAVAILABLE);
-        const told = await events(stage, id);
-        expect(told.map(({ event_type }) => event_type)).toEqual([
+        const shown = await events(stage, id);
+        expect(shown.map(({ event_type }) => event_type)).toEqual([
           ...["action_started", "action_error", "step_failed_terminal", "execution_failed"],
         ]);
-        expect(told.at(-1)?.context).toEqual({ reason: "no_retry_configured" });
+        expect(shown.at(-1)?.context).toEqual({ reason: "no_retry_configured" });
       }
     });
   });
 
   describe("Retry Context Variables", () => {
-    /** Whether a run that ends so is run again under this condition. */
+    /** Whether an attempt with this outcome is retried under this condition. */
     async function retries(condition: string, play: Parameters<Stage["run"]>[1]): Promise<boolean> {
       const { stage, id } = await apply(fetchData(JSON.stringify({ max_attempts: 3, retry_when: condition })));
       return (await stage.run(id, play)).state === "queued";
@@ -267,15 +267,15 @@ workflow:
     it("a condition that is false is terminal, without step_retry_exhausted (D2)", async () => {
       const { stage, id } = await apply(fetchData('{ retry_when: "{{ status_code >= 500 }}" }'));
       await stage.run(id, { error: "404 Not Found", status: 404 });
-      const told = await events(stage, id);
-      expect(told.map(({ event_type }) => event_type)).toEqual([
+      const shown = await events(stage, id);
+      expect(shown.map(({ event_type }) => event_type)).toEqual([
         ...["action_started", "action_error", "step_failed_terminal", "execution_failed"],
       ]);
-      expect(told.at(-2)).toMatchObject({
+      expect(shown.at(-2)).toMatchObject({
         context: { attempt: 1, reason: "rejected", decided_by: "retry_when" },
         error: "404 Not Found",
       });
-      expect(told.at(-1)?.context).toEqual({ reason: "rejected" });
+      expect(shown.at(-1)?.context).toEqual({ reason: "rejected" });
     });
 
     it("stop_when ends retrying: retry if retry_when and not stop_when, in whatever order (D7)", async () => {
@@ -309,8 +309,8 @@ workflow:
       const { stage, id } = await apply(fetchData('{ retry_when: "{{ status_code == 202 }}" }'));
       await stage.run(id, answer(202, "not yet"));
       await stage.run(id, answer(200, "there"));
-      const told = await events(stage, id);
-      expect(told.map(line)).toEqual([
+      const shown = await events(stage, id);
+      expect(shown.map(line)).toEqual([
         "action_started (attempt=1)",
         "action_completed (attempt=1, success=True)",
         "step_retry (attempt=1, delay=1.0s)",
@@ -318,8 +318,8 @@ workflow:
         "action_completed (attempt=2, success=True)",
         "step_completed",
       ]);
-      expect(told[2]?.context.last_error).toBe("the result matched retry_when");
-      expect(told[4]?.result).toMatchObject({ body: "there" });
+      expect(shown[2]?.context.last_error).toBe("the result matched retry_when");
+      expect(shown[4]?.result).toMatchObject({ body: "there" });
     });
 
     it("polling without an end is exhausted", async () => {
@@ -405,7 +405,7 @@ workflow:
           return { jobId, attempt, from, outcome, usage: null, log: null };
         }),
       );
-      // A worker that has room for all of them gets one at a time, in the order of their due times.
+      // A worker with enough slots for all of them gets one at a time, in the order of their due times.
       const due = (await Promise.all(ids.map((id) => stage.job(id)))).map(({ runAt }) => runAt - VIRTUAL_START);
       expect([...new Set(due)].sort((a, b) => a - b)).toEqual([
         500, 600, 700, 800, 900, 1_000, 1_100, 1_200, 1_300, 1_400,
@@ -447,8 +447,8 @@ workflow:
       const { stage, id } = await apply(fetchData("2"));
       expect(await stage.run(id, "lost")).toMatchObject({ state: "queued", losses: 1 });
       expect(await stage.run(id, "gone")).toMatchObject({ state: "failed", reason: "lost" });
-      const told = await events(stage, id);
-      expect(told.map(line)).toEqual([
+      const shown = await events(stage, id);
+      expect(shown.map(line)).toEqual([
         "action_started (attempt=1)",
         'action_error (attempt=1, error="worker lost: lease expired")',
         "step_retry (attempt=1, delay=1.0s)",
@@ -458,7 +458,7 @@ workflow:
         "step_failed_terminal",
         "execution_failed",
       ]);
-      expect(told[1]?.context).toEqual({ attempt: 1, reason: "worker_lost", why: "lease_expired" });
+      expect(shown[1]?.context).toEqual({ attempt: 1, reason: "worker_lost", why: "lease_expired" });
       expect(await stage.view(noetl, id)).toMatchObject({ status: "dead", last_error: "worker lost: worker gone" });
     });
   });

@@ -1,5 +1,5 @@
-/** OPAL, Track A2.1: its document told as tests, through the real engine on both stores. The words of its door and of its
- *  lines in the log are in test/opal and src/dialects/opal/format.test.ts. */
+/** OPAL, Track A2.1: its document as tests, through the real engine on both stores. The formats of its routes and log lines
+ *  are tested in test/opal and src/dialects/opal/format.test.ts. */
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../src/core/errors.ts";
 import { opal, opalAttemptsView } from "../../src/dialects/opal/dialect.ts";
@@ -9,7 +9,7 @@ import { openStage, readContext, STORES, type Stage } from "./kit.ts";
 
 const settings = { ...DIALECT_DEFAULTS, opal: { ...DIALECT_DEFAULTS.opal, engine: ["/opt/opal/engine"] } };
 const at = (seconds: number) => new Date(VIRTUAL_START + Math.round(seconds * 1_000)).toISOString();
-/** A lease of 15 s has run out one millisecond after its end. */
+/** A lease of 15 s has expired one millisecond after its end. */
 const LEASE = 15.001;
 
 async function apply(stage: Stage, document: string): Promise<string> {
@@ -91,7 +91,7 @@ describe.each(STORES)("OPAL on %s", (store) => {
         ...{ namespace: "default", name: "w", host: "h", pid: 1, kinds: [kind], queues: [queue], labels: {}, slots: 1 },
       });
       expect((await stage.engine.claim(session, { limit: 1 })).jobs).toMatchObject([{ id, attempt }]);
-      // Nobody renews it. All look as often as they do, and up to the last instant of the lease there is nothing to find.
+      // The lease is not renewed. Every engine reaps once a second, and until the last instant of the lease it finds nothing.
       for (let second = 1; second <= 15; second++) {
         stage.clock.moveTo(stage.clock.now() + 1_000);
         for (const rival of rivals) await rival.reap();
@@ -102,7 +102,7 @@ describe.each(STORES)("OPAL on %s", (store) => {
       await Promise.all(rivals.map((rival) => rival.reap()));
       expect(await stage.job(id)).toMatchObject({ state: "queued", attempt, losses: attempt });
       expect(await losses()).toBe(attempt);
-      expect(reclaimed.map((told) => told.slice(1))).toEqual(["1", "2"].slice(0, attempt));
+      expect(reclaimed.map((entry) => entry.slice(1))).toEqual(["1", "2"].slice(0, attempt));
     }
   });
 
@@ -135,7 +135,7 @@ describe.each(STORES)("OPAL on %s", (store) => {
     const stage = await openStage(store);
     const id = await apply(stage, "prompt: x\njob_id: again");
     for (const chapter of [1, 2]) {
-      await stage.run(id, "interrupted"); // our own shutdown, which is none of the runs that are limited
+      await stage.run(id, "interrupted"); // a shutdown of a worker, which does not count towards the limit
       const { runAt } = await stage.run(id, "lost");
       expect(runAt - stage.clock.now()).toBe(8_000);
       expect(await stage.view(opal, id)).toMatchObject({ status: "queued", error: "lease_expired_retry_1" });
@@ -144,10 +144,10 @@ describe.each(STORES)("OPAL on %s", (store) => {
       expect(await stage.job(id)).toMatchObject({ chapter, attempt: 3 * chapter, losses: 2 });
       if (chapter === 1) await stage.engine.command(id, { kind: "redrive", by: null });
     }
-    const told = opalAttemptsView(await stage.parts(id));
-    expect(told.attempts).toBe(6);
-    const [, retried, spent] = told.history;
-    expect(told.history.slice(3)).toMatchObject([
+    const view = opalAttemptsView(await stage.parts(id));
+    expect(view.attempts).toBe(6);
+    const [, retried, spent] = view.history;
+    expect(view.history.slice(3)).toMatchObject([
       { attempt: 4, outcome: "interrupted" },
       { attempt: 5, outcome: "lease_expired", error: "lease_expired_retry_1", backoff_secs: 8 },
       { attempt: 6, outcome: "lease_expired", error: "max_retries_exceeded_a2" },
@@ -290,7 +290,7 @@ describe("an OPAL file", () => {
 
   it.each([{ prompt: "x" }, { prompt: "x", job_id: null }])("without an id has the job's own: %j", (document) => {
     const [entry] = read(document).jobs;
-    expect(read(document).jobs).toEqual([entry]); // nothing in it is drawn
+    expect(read(document).jobs).toEqual([entry]); // no value in it is random
     expect(entry?.options?.key).toBe(undefined);
     expect(entry?.input).toMatchObject({ fill: { OPAL_JOB_ID: "jobId" } });
   });

@@ -1,4 +1,4 @@
-/** A document is taken for what it is, and for nothing else. */
+/** Each document is recognised as exactly one kind. */
 import { describe, expect, it } from "vitest";
 import { documentsOf } from "../../src/cli/apply/documents.ts";
 import { readYaml } from "../../src/cli/yaml/read.ts";
@@ -35,7 +35,7 @@ describe("a document", () => {
     "kind: mail\ninput: { to: a@example.org }\n",
     "jobs: [{ argv: [a] }, { kind: http, input: { url: https://a.example } }]\n",
     "kind: agent\ninput: { prompt: x }\n",
-    "argv: [a]\nretry: { max_attempts: 3 }\n", // our own, with a mistake that is told as such
+    "argv: [a]\nretry: { max_attempts: 3 }\n", // Perdure's own format, with a mistake that is reported as such
   ])("of ours is of no dialect: %j", async (text) => {
     expect(await kindOf(text)).toBe("perdure");
   });
@@ -49,13 +49,13 @@ describe("a document", () => {
   });
 
   it.each(["a: 1\n", "[1, 2]\n", "hello\n", "apiVersion: v1\nkind: Pod\n", "name: x\nentrypoint: y\n"])(
-    "that is none is told with the kinds that there are: %j",
+    "of no known kind is refused with the known kinds: %j",
     async (text) => {
       await expect(kindOf(text)).rejects.toThrow(/of no known kind\. .*AgentTask/);
     },
   );
 
-  it.each(["", "# nothing\n"])("that is empty is told as that: %j", async (text) => {
+  it.each(["", "# nothing\n"])("that is empty is reported as empty: %j", async (text) => {
     await expect(kindOf(text)).rejects.toThrow("the file is empty");
   });
 

@@ -1,4 +1,4 @@
-/** One good document of each kind, for tests about what all of them share. */
+/** One valid document of each kind, for tests that apply to all of them. */
 export const SAMPLES = {
   opal: "prompt: Draw a fox\njob_id: job_92e725aa5034\nmetadata: { style: ink }\nenv: { OPAL_MAX_RETRIES: 3 }\n",
   fluster: [
@@ -49,5 +49,5 @@ export const SAMPLES = {
   ].join("\n"),
 } as const;
 
-/** A job file of ours. */
+/** A job file of Perdure. */
 export const OWN = "argv: [./backup.sh, --full]\nretry: { maxAttempts: 3 }\n";

@@ -1,4 +1,4 @@
-/** A view shows one state, even of a job that changes while it is read. */
+/** A view shows one consistent state, even if the job changes while it is read. */
 import { describe, expect, it } from "vitest";
 import { flusterDialect } from "../../src/dialects/fluster/dialect.ts";
 import { EVENT_VIEW_NAMES, JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";
@@ -28,7 +28,7 @@ describe.each(STORES)("on %s", (store) => {
     };
     await see();
     for (const play of PLAYS) {
-      // Nothing that is due later is in these views: they are not changed by time alone.
+      // These views contain no due time, so they do not change with time alone.
       await stage.advance(10);
       const started = await stage.start(id);
       await see();

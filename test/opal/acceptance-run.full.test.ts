@@ -1,4 +1,4 @@
-/** `npm run acceptance:opal`, as it is run from the command line, and stopped. */
+/** `npm run acceptance:opal`, started and stopped from the command line. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readFileSync, realpathSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";

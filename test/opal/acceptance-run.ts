@@ -1,6 +1,6 @@
-/** `npm run acceptance:opal`: the five tests by which OPAL A2.1 was accepted, run for real and kept as evidence. It starts the built
- *  `perdure up` with a runtime folder and five workers, with the document's times and prompts, and ends it. Exit code 0: all five
- *  passed; 1: one failed; 2: wrong use; 130 or 143: it was asked to stop. */
+/** `npm run acceptance:opal`: the five tests by which OPAL A2.1 was accepted, run for real, with the results stored as evidence.
+ *  It starts the built `perdure up` with a runtime folder and five workers, uses the document's times and prompts, and stops it.
+ *  Exit code 0: all five passed; 1: one failed; 2: usage error; 130 or 143: stopped by a signal. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
 import { arch, hostname, platform, tmpdir } from "node:os";
@@ -59,7 +59,7 @@ class Server extends OpalApi {
     const env = { PATH, HOME, ...SETTINGS, PERDURE_OPAL_ENGINE: JSON.stringify(ENGINE) };
     const options = ["--opal-runtime", "runtime", "--opal-anonymous", "--concurrency", "1", "--grace", "1s"];
     const args = ["up", "--port", String(port), "--data", data, "--workers", String(WORKERS), ...options];
-    // A session of its own: Ctrl-C in the terminal is for this script, which ends it.
+    // A separate session: Ctrl-C in the terminal stops this script, which then stops the server.
     const child = spawn(process.execPath, [PROGRAM, ...args, "--json", "--log-format", "json"], {
       ...{ cwd, env, detached: true, stdio: ["ignore", "pipe", log] },
     });
@@ -81,7 +81,7 @@ class Server extends OpalApi {
     return this.#child.pid as number;
   }
 
-  /** Ends it, with its workers, which end when its pipe breaks. */
+  /** Kills the server; its workers end when their pipe to it breaks. */
   stop(): Promise<void> {
     this.#stopped ??= this.#stop();
     return this.#stopped;
@@ -137,7 +137,7 @@ async function runTest(
   ).then(
     () => true,
     (error: Error) => {
-      // Of a part between two steps.
+      // An error between two steps.
       if (steps.at(-1)?.result !== "fail") add({ step: "inspect", result: "fail", detail: error.message, seconds: 0 });
       return false;
     },
@@ -160,7 +160,7 @@ async function main(): Promise<number> {
     });
   }
   const evidence = new Evidence(dir);
-  // Not with the evidence: there are tokens in it.
+  // Not stored with the evidence, because it contains tokens.
   const data = mkdtempSync(join(tmpdir(), "perdure-acceptance-"));
   const tests: TestResult[] = [];
   let brokenOff: string | null = null;

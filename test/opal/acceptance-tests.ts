@@ -15,18 +15,18 @@ export interface AcceptanceParts {
   readonly runtime: string;
 }
 
-/** Runs a step, and throws what it throws. The answer of `work` is its value and what was seen. */
+/** Runs a step and rethrows its error. `work` returns its value and a description of what it observed. */
 export type RunStep = <T>(name: string, work: () => Promise<readonly [value: T, seen: string]>) => Promise<T>;
 
 export interface AcceptanceTest {
   readonly name: string;
   readonly objective: string;
-  /** Jobs by their names; more are added as they are submitted. */
+  /** Jobs by name; each submit adds one. */
   run(parts: AcceptanceParts, step: RunStep, jobs: Map<string, string>): Promise<void>;
 }
 
 const BACKOFF_SECS = 8;
-/** How much later than its backoff a job may start: a busy machine takes its time. */
+/** How much later than its backoff a job may start on a busy machine. */
 const LATE_SECS = 5;
 
 interface LoggedReclaim {
@@ -85,7 +85,7 @@ async function reclaimed({ api, runtime }: AcceptanceParts, id: string, killedAt
     const found = await api.attempts(id);
     return found.reclaim !== null && found.reclaim.reclaimed_at >= killedAt ? found : null;
   });
-  // The runtime folder is written a moment later.
+  // The runtime folder is written shortly after.
   await api.waitFor("its line in the worker logs", () => (reclaimsIn(runtime, id).length >= count ? true : null));
   const secs = seconds(killedAt, store.reclaim?.reclaimed_at ?? "");
   const seen = `reclaimed by ${store.reclaim?.reclaimed_by} ${secs.toFixed(1)} s after the kill (${store.reclaim?.reason})`;

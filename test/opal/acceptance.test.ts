@@ -1,6 +1,6 @@
-/** The five tests by which OPAL A2.1 was accepted, run as ours: servers, a pool of five workers, real prompts, and workers
- *  ended by `kill -9`. What stands in quotes is the document's. Numbers are its own but for the prompts, which sleep less.
- *  A killed worker of the same machine is known to be gone at once (Linux), so nobody waits for its lease here. */
+/** The five tests by which OPAL A2.1 was accepted, as tests of Perdure: servers, a pool of five workers, real prompts, and
+ *  workers ended by `kill -9`. Text in quotes is from the document, and so are the numbers, except that prompts sleep less.
+ *  On Linux a killed worker of the same machine is detected at once, so no test waits for its lease. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
 import type { OpalJob } from "../../src/dialects/opal/job.ts";
@@ -10,12 +10,12 @@ import { Pool } from "./pool.ts";
 
 interface Round {
   readonly running: OpalJob;
-  /** After its reclaim. */
+  /** The job after its reclaim. */
   readonly reclaimed: OpalJob;
   readonly attempts: OpalAttempts;
 }
 
-interface Story {
+interface KilledJob {
   readonly id: string;
   readonly rounds: readonly Round[];
   readonly end: OpalJob;
@@ -30,7 +30,7 @@ async function killed(pool: Pool, id: string, attempt: number, after: "queued" |
 }
 
 /** "Submit long-running job … Kill worker holding lease … Verify job succeeds". */
-async function retrySuccess(pool: Pool): Promise<Story> {
+async function retrySuccess(pool: Pool): Promise<KilledJob> {
   const id = await pool.submit("SLEEP_TEST_2s_RETRY");
   const rounds = [await killed(pool, id, 1, "queued")];
   await pool.until(id, "running", 2);
@@ -39,7 +39,7 @@ async function retrySuccess(pool: Pool): Promise<Story> {
 }
 
 /** "Kill Round #1 … Kill Round #2 … Verify job fails". */
-async function failMax(pool: Pool): Promise<Story> {
+async function failMax(pool: Pool): Promise<KilledJob> {
   const id = await pool.submit("SLEEP_TEST_30s_FAIL_MAX");
   const rounds = [await killed(pool, id, 1, "queued"), await killed(pool, id, 2, "failed")];
   return { id, rounds, end: await pool.job(id), attempts: await pool.attempts(id) };
@@ -51,13 +51,13 @@ const seconds = (from: string | null | undefined, to: string | null | undefined)
 describe.each(
   [
     { name: "one server on SQLite", servers: 1, db: () => ({}) },
-    // Any of them may find a lost job: that is what the winner guard is for.
+    // Any of them may find a lost job first; the winner guard lets only one reclaim it.
     { name: "three servers on PostgreSQL", servers: 3, db: () => ({ db: newSchema("opal").url }) },
   ].slice(process.env.PERDURE_SOAK === "1" ? 0 : 1),
 )("$name", ({ servers, db }) => {
   let pool: Pool;
-  let retried: Story;
-  let spent: Story;
+  let retried: KilledJob;
+  let spent: KilledJob;
 
   beforeAll(async () => {
     pool = await Pool.start({ ...db(), servers, workers: 5 });
@@ -116,7 +116,7 @@ describe.each(
   });
 
   describe("Test #3: Atomic Winner Guard", () => {
-    it('"Single winner": the one that the attempt store names has logged it, and nobody else', async () => {
+    it('"Single winner": only the server named in the attempt store has logged the reclaim', async () => {
       for (const { id, rounds } of [retried, spent]) {
         const lines = await pool.reclaims(id, rounds.length);
         expect(lines).toHaveLength(rounds.length); // "No double-reclaim observed in logs"
@@ -144,7 +144,7 @@ describe.each(
         expect(seconds(waiting.reclaim?.reclaimed_at, waiting.not_before)).toBe(8);
         const late = seconds(waiting.not_before, attempts.history[1]?.started_at);
         expect(late).toBeGreaterThanOrEqual(0);
-        expect(late).toBeLessThan(5); // a free worker takes it within milliseconds; this machine may be busy
+        expect(late).toBeLessThan(5); // an idle worker takes it within milliseconds, but the machine may be busy
       }
     });
   });

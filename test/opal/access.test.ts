@@ -57,7 +57,7 @@ describe("opal.anonymous", () => {
     for (const path of ["/v1/jobs", "/v1/tokens", "/v1/version", "/v1/other", "/other", "/v1/jobs/%zz", "/apis"]) {
       expect([path, (await call("GET", path, { token: null })).status]).toEqual([path, 401]);
     }
-    // Where nothing is, there is nothing to send a token for.
+    // A path without a route gets 404, not a request for a token.
     for (const at of [
       "GET /api",
       "GET /api/other",
@@ -75,7 +75,7 @@ describe("opal.anonymous", () => {
     );
     const elsewhere = { token: null, headers: { "perdure-namespace": "other" } };
     expect((await call("GET", "/api/jobs", elsewhere)).status).toBe(403);
-    // A token is checked as always.
+    // A token is checked even so.
     expect((await call("GET", "/api/jobs", { token: "wrong" })).status).toBe(401);
     expect((await call("GET", "/api/jobs", { token: null, headers: { authorization: "Basic eDp4" } })).status).toBe(
       401,
@@ -86,7 +86,7 @@ describe("opal.anonymous", () => {
 
   it("does not open it to pages of other origins, nor under other names", async () => {
     const { url, port } = await startOpal({ anonymous: true });
-    // With fetch one cannot pretend these headers.
+    // fetch cannot set these headers.
     const status = (headers: Record<string, string>) =>
       new Promise((resolve, reject) => {
         const sent = request({ port, host: "127.0.0.1", path: "/api/jobs", headers }, (reply) => {
@@ -100,7 +100,7 @@ describe("opal.anonymous", () => {
     expect(await status({ origin: "https://evil.example" })).toBe(403);
     expect(await status({ "sec-fetch-site": "cross-site" })).toBe(403);
     expect(await status({ host: "evil.example" })).toBe(421);
-    // A proxy on this machine forwards for others.
+    // A proxy on this machine forwards requests from other machines.
     for (const name of ["forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-real-ip"]) {
       expect([name, await status({ [name]: "203.0.113.9" })]).toEqual([name, 401]);
     }

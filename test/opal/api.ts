@@ -1,4 +1,4 @@
-/** OPAL's API as its clients use it, and waits for what it returns. Without the test runner: scripts use it too. */
+/** A client of OPAL's API that can wait for states. It does not use the test runner, because scripts use it too. */
 import { fileURLToPath } from "node:url";
 import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
 import type { OpalWorker } from "../../src/dialects/opal/format.ts";
@@ -12,21 +12,21 @@ export const TEN_KEYS = [
   ...["updated_at", "worker_id"],
 ];
 
-/** Far beyond what anything here takes: reaching it means that something hangs. */
+/** Much longer than any wait here: a timeout means that something hangs. */
 const DEADLINE_MS = 60_000;
 const POLL_MS = 50;
 
 type WithAttempts = OpalJob & { readonly attempts: OpalAttempts };
 
 export abstract class OpalApi {
-  /** Every job object that anybody was shown. */
+  /** Every job object that the API returned. */
   readonly shown: OpalJob[] = [];
 
-  /** Of the server to ask next. */
+  /** The URL of the server for the next request. */
   protected abstract url(): string;
-  /** Null for none. */
+  /** Null for requests without a token. */
   protected abstract token(): string | null;
-  /** For the error of a wait that takes too long. */
+  /** Details for the error of a wait that timed out. */
   protected trouble(): string {
     return "";
   }
@@ -43,7 +43,7 @@ export abstract class OpalApi {
     return reply.json();
   }
 
-  /** As OPAL's verification script does it: a form. */
+  /** Submits a form, as OPAL's verification script does. */
   async submit(prompt: string): Promise<string> {
     const body = new FormData();
     body.append("prompt", prompt);
@@ -67,7 +67,7 @@ export abstract class OpalApi {
     return (await this.json("/api/workers")) as OpalWorker[];
   }
 
-  /** The job, once it is in this state; asked for many times a second. */
+  /** Polls the job until it is in this state. */
   async until(id: string, status: OpalJob["status"], attempt: number): Promise<OpalJob> {
     return this.waitFor(`${status} in attempt ${attempt}`, async () => {
       const job = await this.job(id);
@@ -78,12 +78,12 @@ export abstract class OpalApi {
   /** `kill -9` of the worker that holds the job. */
   async killHolder({ worker_id }: OpalJob): Promise<number> {
     const holder = (await this.workers()).find(({ id, status }) => id === worker_id && status === "online");
-    if (holder === undefined) throw new Error(`nobody is called ${worker_id}`);
+    if (holder === undefined) throw new Error(`no worker is named ${worker_id}`);
     process.kill(holder.pid, "SIGKILL");
     return holder.pid;
   }
 
-  /** The first answer that is not null. */
+  /** Polls until the answer is not null, and returns it. */
   async waitFor<T>(what: string, ask: () => T | null | Promise<T | null>): Promise<T> {
     const start = performance.now();
     for (;;) {

@@ -1,5 +1,5 @@
-/** Errors in OPAL's form, which is FastAPI's: `{"detail": "Job not found"}`. Whoever reads `detail` as text can show any of them,
- *  wherever in the server it arose. Paths go over the wire as they stand here: a client would make them tidy. */
+/** Errors in OPAL's form, which is FastAPI's: `{"detail": "Job not found"}`.A client that reads `detail` as text can show any error,
+ *  whichever part of the server it comes from. Paths are sent unchanged; an HTTP client would normalize them. */
 import { request } from "node:http";
 import { describe, expect, it } from "vitest";
 import { PerdureError } from "../../src/core/errors.ts";
@@ -29,7 +29,7 @@ function raw({ port, admin }: OpalServer, path: string, headers: Record<string, 
   });
 }
 
-/** A job that has left `out.txt`, and a secret beside its folder. */
+/** A job with the output `out.txt`, and a secret file beside its folder. */
 async function withArtifact(): Promise<OpalServer> {
   const server = await startOpal({
     engine: ["sh", "-c", "echo hi > artifacts/out.txt; echo log; echo 1 > 'artifacts/a..b'"],
@@ -92,7 +92,7 @@ describe('an error is "{"detail": …}" and nothing else, its code in a header',
         `${base}/out.txt%2500`,
         "/api/artifacts/job_1%00/attempt_1/out.txt",
       ],
-      "/api/artifacts/job_9/attempt_1/../../job_1/attempt_1/out.txt", // the same of a job that does not exist
+      "/api/artifacts/job_9/attempt_1/../../job_1/attempt_1/out.txt", // the same through a job that does not exist
     ]) {
       expect({ path, ...(await raw(server, path)) }).toMatchObject({
         path,
@@ -160,7 +160,7 @@ describe('an error is "{"detail": …}" and nothing else, its code in a header',
       expect(got).toMatchObject({ status, code });
       expect(got.body).toEqual({ detail: expect.stringMatching(/^\S.*\S$/) });
     }
-    // An address that is written in another way is matched all the same.
+    // A differently encoded path is matched too.
     expect(await raw(server, "/%61pi/jobs/job_9")).toMatchObject({ status: 404, body: { detail: "Job not found" } });
   });
 

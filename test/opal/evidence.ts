@@ -1,12 +1,12 @@
-/** What an acceptance run keeps: steps with their results, and a summary of them for people and for programs. */
+/** The files that an acceptance run writes: steps with their results, and a summary as Markdown and as JSON. */
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 
 export interface StepResult {
-  /** As in the document. */
+  /** The name of the step in the document. */
   readonly step: string;
   readonly result: "pass" | "fail";
-  /** What was seen, or what was wrong. */
+  /** What was observed, or what was wrong. */
   readonly detail: string;
   readonly seconds: number;
 }
@@ -24,7 +24,7 @@ export interface RunSummary {
   readonly document: string;
   readonly started_at: string;
   readonly finished_at: string;
-  /** Ended by a signal, or by an error outside of the tests. */
+  /** The signal, or the error outside the tests, that ended the run early. */
   readonly broken_off: string | null;
   readonly environment: Readonly<Record<string, string | number>>;
   readonly tests: readonly TestResult[];
@@ -83,7 +83,7 @@ export class Evidence {
     mkdirSync(dir, { recursive: true, mode: 0o700 });
   }
 
-  /** An answer of the API, or anything else, under a name of its own. */
+  /** Stores a response of the API, or anything else, in a separate file. */
   keep(name: string, value: unknown): void {
     const path = join(this.dir, name);
     mkdirSync(dirname(path), { recursive: true });

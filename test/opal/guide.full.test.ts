@@ -1,4 +1,4 @@
-/** The commands in docs/guides/opal.md, run as they are written; only the port is another. */
+/** The commands in docs/guides/opal.md, run as they are written except for the port. */
 import { type ChildProcess, spawn } from "node:child_process";
 import {
   chmodSync,
@@ -39,7 +39,7 @@ const started = new Set<ChildProcess>();
 
 function shell(script: string): ChildProcess {
   const env = { PATH: `${join(cwd, "bin")}:${pathWithJq(cwd)}`, HOME: process.env.HOME };
-  // A group of its own: what is asked to stop is all of it.
+  // A separate process group, so that all of it can be stopped.
   const text = script.replaceAll("7001", port);
   const child = spawn("/bin/sh", ["-c", text], { cwd, env, stdio: ["ignore", "pipe", "pipe"], detached: true });
   started.add(child);
@@ -47,18 +47,18 @@ function shell(script: string): ChildProcess {
   return child;
 }
 
-/** What it printed, once it has ended. */
+/** Resolves with the output when the script has ended. */
 function ran(script: string): Promise<string> {
   const child = shell(script);
-  let said = "";
-  const hear = (text: unknown) => {
-    said += String(text);
+  let output = "";
+  const collect = (text: unknown) => {
+    output += String(text);
   };
-  for (const stream of [child.stdout, child.stderr]) stream?.on("data", hear);
-  return new Promise((resolve) => child.once("close", () => resolve(said)));
+  for (const stream of [child.stdout, child.stderr]) stream?.on("data", collect);
+  return new Promise((resolve) => child.once("close", () => resolve(output)));
 }
 
-/** Resolves when it serves; `stop` when it has stopped. What it logs goes on growing. */
+/** Resolves when the server is ready; `stop` resolves when it has stopped. `logged` returns the log so far. */
 async function up(script: string): Promise<{ logged(): string; stop(): Promise<void> }> {
   const child = shell(script);
   let logged = "";
@@ -105,7 +105,7 @@ it("shows what happens", async () => {
   expect(more).toEqual([]);
   const server = await up(START);
   const lines = USE.trim().split("\n");
-  await until(`${AUTH}\n${lines.at(-1)}`, /"status":"online"/); // it serves before its worker is there
+  await until(`${AUTH}\n${lines.at(-1)}`, /"status":"online"/); // it serves before its worker is online
   const [posted, second, all, one, withAttempts, workers] = (await ran(USE.replaceAll(/^curl.*$/gm, "$&; echo")))
     .trim()
     .split("\n")
@@ -130,9 +130,9 @@ it("shows what happens", async () => {
 
   await ran(`${AUTH}\n${RETRY}`);
   const again = `${AUTH}\n${RETRY.trim().split("\n").at(-1)}`;
-  await until(again, /"error":"lease_expired_retry_1"/); // a slow machine needs more than the two seconds of the page
+  await until(again, /"error":"lease_expired_retry_1"/); // a slow machine needs more than the two seconds of the guide
   const line = "[Lease] ♻️ Reclaiming job job_retry (Attempt 1/2) -> QUEUED (backoff=8s)";
-  await expect.poll(server.logged, { timeout: 40_000 }).toContain(line); // it is written after the job can be read
+  await expect.poll(server.logged, { timeout: 40_000 }).toContain(line); // the line is written after the job is visible
   await until(again, /"attempt":2,.*"status":"running"/);
   await server.stop();
 

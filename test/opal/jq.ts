@@ -1,5 +1,5 @@
-/** `jq` for the commands of OPAL's document. Where none is installed, one of our own does what these commands ask of it: print a value,
- *  and the keys of an object. */
+/** `jq` for the commands of OPAL's document. If it is not installed, a replacement does what these commands need: print a
+ *  value, and the keys of an object. */
 import { spawnSync } from "node:child_process";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ const value = JSON.parse(require("fs").readFileSync(0, "utf8"));
 console.log(JSON.stringify(process.argv[2] === "keys" ? Object.keys(value).sort() : value, null, 2));
 `;
 
-/** The PATH for a shell, with `jq` in it; a folder `bin` is made in this directory if need be. */
+/** A PATH that includes `jq`; the replacement is written to the folder `bin` of this directory. */
 export function pathWithJq(cwd: string): string {
   const path = process.env.PATH ?? "";
   if (spawnSync("jq", ["--version"]).status === 0) return path;

@@ -20,7 +20,7 @@ export interface OpalKit extends KitOptions {
 export interface OpalServer extends TestServer {
   /** Starts a worker that runs commands. */
   work(): Promise<void>;
-  /** A form, as OPAL's clients send it. */
+  /** Sends a form, as OPAL's clients do. */
   form(fields: Readonly<Record<string, string | Blob>>, token?: string | null): Promise<Response>;
   /** Waits for the job's end. */
   ended(opalId: string): Promise<void>;

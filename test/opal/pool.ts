@@ -7,22 +7,22 @@ import { createInterface } from "node:readline";
 import { PROGRAM } from "../cli/program.ts";
 import { ENGINE, OpalApi } from "./api.ts";
 
-/** All servers of a database sign with the same. */
+/** All servers of a database sign with the same secret. */
 const SECRET = "the-secret-of-all-servers-of-one-pool";
 
 export interface PoolOptions {
-  /** The database of all servers; without it a file, and one server. */
+  /** The database of all servers. Without it there is one server, on a file. */
   readonly db?: string;
   readonly servers: number;
   readonly workers: number;
 }
 
-/** A record of a log, and who wrote it. */
+/** A log record and the process that wrote it. */
 export interface Logged {
   readonly pid: number;
   readonly level: string;
   readonly message: string;
-  /** Of a reclaim: as OPAL's log has it. */
+  /** Only for a reclaim: the text of OPAL's log line. */
   readonly timestamp?: string;
   readonly worker?: string;
   readonly event?: string;
@@ -72,14 +72,14 @@ export class Pool extends OpalApi {
     rmSync(this.#directory, { recursive: true, force: true });
   }
 
-  /** The log lines of a job's reclaims, once there are that many; then any others. */
+  /** Waits for this many log lines about reclaims of a job, and returns all of them. */
   async reclaims(id: string, count: number): Promise<Logged[]> {
     const lines = () => this.logged.filter(({ event }) => event?.includes(` Reclaiming job ${id} `));
     await this.waitFor(`${count} lines on reclaims`, async () => (lines().length >= count ? true : null));
     return lines();
   }
 
-  /** The servers in turn: what one knows all must know. */
+  /** Uses the servers in turn, since each must return the same. */
   protected override url(): string {
     return this.#urls[this.#asked++ % this.#urls.length] as string;
   }
@@ -92,7 +92,7 @@ export class Pool extends OpalApi {
     return JSON.stringify(this.logged);
   }
 
-  /** Resolves with what it says at its start. */
+  /** Starts a process; resolves with the object that it prints at startup. */
   #child(args: readonly string[]): Promise<unknown> {
     const { PATH, HOME } = process.env;
     const own = args[0] === "server" ? { PERDURE_SECRET: SECRET } : {};
@@ -106,10 +106,10 @@ export class Pool extends OpalApi {
       else errors += `${line}\n`;
     });
     return new Promise((resolve, reject) => {
-      let said = "";
+      let output = "";
       createInterface({ input: child.stdout }).on("line", (line) => {
-        said += line;
-        if (line === "}") resolve(JSON.parse(said)); // of an object over several lines
+        output += line;
+        if (line === "}") resolve(JSON.parse(output)); // the last line of the object
       });
       child.once("exit", (code) => reject(new Error(`${args[0]} ended with ${code}: ${errors}`)));
     });

@@ -1,12 +1,12 @@
-/** "A2.2: Retry Reason Filtering", with a real server, a real worker and an engine that is a real program: what it reports, in
- *  its result.json or on stderr, is retried or final. */
+/** "A2.2: Retry Reason Filtering", with a real server, a real worker and an engine that is a real program: whether what
+ *  it reports, in its result.json or on stderr, is retried. */
 import { describe, expect, it } from "vitest";
 import { startOpal } from "./kit.ts";
 
 /** The prompt is the engine's script. */
 const ENGINE = ["sh", "-c", 'sh "$OPAL_PROMPT_FILE"'];
 const AT_ONCE = { OPAL_RETRY_BACKOFFS: "0", OPAL_MAX_RETRIES: "3" };
-/** Only the first attempt goes wrong. */
+/** Only the first attempt fails. */
 const FIRST = '[ "$PERDURE_ATTEMPT" = 1 ] || exit 0\n';
 const reported = (result: object, exitCode: number) =>
   `${FIRST}echo '${JSON.stringify(result)}' > "$PERDURE_OUTPUT_DIR/result.json"; exit ${exitCode}`;

@@ -16,17 +16,17 @@ type Reads = Pick<Store, "jobs" | "history">;
 
 async function start(readsOf: (store: Store) => Reads = (store) => store) {
   const lines: string[] = [];
-  /** What the server's log in its JSON form, and in its text form, has of it. */
+  /** The lines of the server's log, as JSON and as text. */
   const [json, text]: [string[], string[]] = [[], []];
   const forms = [
     createLog({ write: (line) => void json.push(line), now: Date.now }),
     createLog({ write: (line) => void text.push(line), now: Date.now, form: "text" }),
   ];
-  let told = () => {};
+  let onLine = () => {};
   const log: ServerLog = (level, message, fields) => {
     for (const form of forms) form(level, message, fields);
     lines.push(`${level}: ${message}`);
-    told();
+    onLine();
   };
   const reclaims = new ReclaimLog(log);
   const opened: OpenedEngine = await openEngine({
@@ -56,7 +56,7 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
       if (answer?.status !== "ok") throw new Error("not submitted");
       return answer.id;
     },
-    /** Runs what is due with a worker that gives it back at its own end. */
+    /** Claims due jobs with a worker that returns them when it stops. */
     async handBack(): Promise<void> {
       const id = await engine.openSession(session);
       const { jobs } = await engine.claim(id, { limit: 1, waitMs: 0, claimId: null });
@@ -65,7 +65,7 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
       await engine.report([{ jobId, attempt, from, outcome: { kind: "interrupted" }, usage: null, log: null }]);
       await engine.closeSession(id);
     },
-    /** Runs all that is due with a worker that is then gone; resolves when `count` lines have come since. */
+    /** Claims all due jobs with a worker that is then lost; resolves when `count` lines have been logged since. */
     async lose(count: number, before: () => Promise<unknown> = async () => {}): Promise<void> {
       const id = await engine.openSession(session);
       await engine.claim(id, { limit: 9, waitMs: 0, claimId: null });
@@ -73,8 +73,8 @@ async function start(readsOf: (store: Store) => Reads = (store) => store) {
       await engine.closeSession(id);
       const wanted = lines.length + count;
       const all = new Promise<void>((resolve) => {
-        told = () => lines.length >= wanted && resolve();
-        told();
+        onLine = () => lines.length >= wanted && resolve();
+        onLine();
       });
       await engine.reap();
       await all;
@@ -114,7 +114,7 @@ it('has the keys "timestamp", "level", "worker" and "event" of the log sample, a
     ...{ at: expect.stringMatching(/Z$/), message: event, jobId: id, why: expect.any(String) },
   });
   expect(record.timestamp).toMatch(/^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}$/); // "2026-02-05 17:08:53,260"
-  expect(text[0]).toContain(`Z warn  ${event} jobId=${id} `); // for people, as every other line
+  expect(text[0]).toContain(`Z warn  ${event} jobId=${id} `); // the text form has the usual format
   expect(text[0]).not.toContain("WARNING");
 });
 

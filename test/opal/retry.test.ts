@@ -1,6 +1,6 @@
 /** "No per-job retry configuration (global MAX_RETRIES only)" and "Simple backoff schedule (no exponential backoff or jitter)" are
- *  limitations of OPAL; its "A2.3: Per-job backoff configuration" is granted here. Workers are lost by closing their sessions,
- *  and a retry is made due by an operator's command, so that nothing here waits. */
+ *  limitations of OPAL; Perdure implements its "A2.3: Per-job backoff configuration". Workers are lost by closing their sessions,
+ *  and a retry command makes each retry due at once, so that no test waits. */
 import { describe, expect, it } from "vitest";
 import type { OpalAttempts } from "../../src/dialects/opal/attempts.ts";
 import { type OpalKit, startOpal, TEN_KEYS } from "./kit.ts";
@@ -21,7 +21,7 @@ async function start(options: OpalKit = {}) {
     ...{ ...server, attemptsOf },
     submit: (id: string, retry: unknown) =>
       call("POST", "/api/jobs", { body: { prompt: "x", job_id: id, ...(retry === undefined ? {} : { retry }) } }),
-    /** Loses the job's worker as often as it may be; the backoff after each attempt in seconds, and the error meanwhile. */
+    /** Loses the job's worker until the job fails; returns the backoff in seconds and the error after each attempt. */
     async lose(id: string) {
       const row = (await store.find({ key: `opal:${id}` })).jobs[0];
       if (row === undefined) throw new Error(`no job ${id}`);
@@ -60,7 +60,7 @@ describe('"Per-job backoff configuration"', () => {
     const { submit, lose } = await start({ env: { OPAL_MAX_RETRIES: "3", OPAL_RETRY_BACKOFFS: "1,2,4" } });
     const given = [
       ...[{ max_retries: 2 }, { backoff: [7], max_retries: null }, {}, null],
-      { max_retries: 0 }, // "total attempts = MAX_RETRIES": 0 and 1 are one
+      { max_retries: 0 }, // "total attempts = MAX_RETRIES": 0 and 1 both mean one attempt
     ];
     const backoffs = [];
     for (const [i, retry] of given.entries()) {

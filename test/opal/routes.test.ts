@@ -133,7 +133,7 @@ describe("POST /api/jobs", () => {
     const base64 = "A".repeat(1_048_576);
     const asJson = await call("POST", "/api/jobs", { body: { prompt: "x", input_file: { name: "a", base64 } } });
     expect(asJson).toMatchObject({ status: 413, body: { detail: expect.stringContaining("send its address") } });
-    // The first is under a job's limit until it is in base64, the second is over it as it comes.
+    // The first exceeds a job's limit only as base64, the second also before.
     for (const size of [900_000, 5_000_000]) {
       const asForm = await form({ prompt: "x", input_file: new File([new Uint8Array(size)], "a") });
       expect(asForm.status).toBe(413);
@@ -361,7 +361,7 @@ describe("attempt_N/result.json", () => {
       ...{ attempt: 2, status: "failed", error: "exit code 7", exit_code: 7, completed_at: expect.any(String) },
     });
     expect((await result("own", 1)).text).toBe(own);
-    // An output of that name has this address as its link.
+    // This is also the address of an output with that name.
     const [output] = (await call("GET", "/api/jobs/output")).body.outputs;
     expect([output.href, (await call("GET", output.href)).text]).toEqual([
       ...["/api/artifacts/output/attempt_1/result.json", "hi\n"],

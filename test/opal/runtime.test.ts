@@ -1,5 +1,5 @@
-/** The runtime folder beside a server in this process, on a real disk: what is in it, and what becomes of it when it is damaged, deleted,
- *  full, or in the way of somebody. */
+/** The runtime folder of a server in this process, on a real disk: its content, and what happens when it is damaged or
+ *  deleted, when the disk is full, or when something else is in its place. */
 import {
   existsSync,
   mkdirSync,
@@ -31,11 +31,11 @@ interface Wish extends Partial<Pick<RuntimeOptions, "sweepEveryMs">> {
 
 interface Runtime {
   readonly path: string;
-  /** What the folder's own lines of the log are. */
+  /** The kinds of the folder's log lines. */
   readonly logged: { readonly message: string; readonly fields: Record<string, unknown> }[];
   text(...names: string[]): string;
   json(...names: string[]): Record<string, unknown>;
-  /** Those below a folder, `/` at the end of empty folders. */
+  /** The paths below a folder; empty folders end with `/`. */
   tree(...names: string[]): string[];
   log(): { readonly event: string; readonly worker: string }[];
   stop(): Promise<void>;
@@ -71,7 +71,7 @@ async function follow({ engine, blobs }: OpalServer, { path: given, wrap = (file
   return answer;
 }
 
-/** All that the folder can do, to be changed in part. */
+/** The file operations of the folder, of which tests replace some. */
 function through(files: RuntimeFiles): RuntimeFiles {
   return {
     isWhole: () => files.isWhole(),
@@ -95,7 +95,7 @@ async function start(options: OpalKit = {}) {
     async submit(id: string, prompt = "paint") {
       expect((await server.call("POST", "/api/jobs", { body: { prompt, job_id: id } })).status).toBe(201);
     },
-    /** A worker that takes what is due, and what it does then. */
+    /** Claims all due jobs with a worker; the returned function loses that worker. */
     async claim(name: string) {
       const session = await server.engine.openSession({ ...SESSION, name });
       await server.engine.claim(session, { limit: 9, waitMs: 0, claimId: null });
@@ -177,7 +177,7 @@ describe("the runtime folder", () => {
     expect(runtime.text("opal_artifacts", "paint", "attempt_1", "artifacts", "out.txt")).toBe("hi\n");
     expect(runtime.text("opal_artifacts", "own", "attempt_1", "result.json")).toBe('{ "mine": 1 }');
     expect(runtime.json("opal_artifacts", "fail", "attempt_1", "result.json")).toMatchObject({ exit_code: 7 });
-    // Changed there, it is the same everywhere else: a copy.
+    // A change there does not affect the original: it is a copy.
     const [job] = (await server.store.find({ key: "opal:paint" })).jobs;
     const original = await server.blobs.get(job?.id as string, 1, "artifacts/out.txt");
     original?.destroy();
@@ -243,7 +243,7 @@ describe("the runtime folder", () => {
     await server.work();
     for (const id of ["old", "failed"]) await server.ended(id);
     await expect.poll(() => runtime.tree("opal_artifacts").length).toBe(5);
-    await expect.poll(() => server.engine.prune("ada")).toBe(1); // it has to have ended a while ago
+    await expect.poll(() => server.engine.prune("ada")).toBe(1); // it must have ended some time ago
     await expect.poll(() => runtime.tree("job_attempts")).toEqual(["failed.json"]);
     await expect.poll(() => readdirSync(join(runtime.path, "opal_artifacts"))).toEqual(["failed"]);
   });
@@ -268,14 +268,14 @@ describe("a runtime folder that was deleted", () => {
     await first.stop();
 
     rmSync(first.path, { recursive: true });
-    await lose(); // nobody follows
+    await lose(); // no server watches
     const second = await follow(server, { path: first.path });
     await expect.poll(() => second.log().length).toBe(2);
     await expect.poll(() => second.tree("job_leases")).toEqual([]);
     expect(second.json("job_attempts", "job_1.json")).toMatchObject({ attempts: 1, backoff_secs_applied: 8 });
     await second.stop();
 
-    // A start over what is there: no line twice, and what is stale goes.
+    // A start with existing files: no line is written twice, and stale files are removed.
     const written: string[] = [];
     const third = await follow(server, {
       path: first.path,
@@ -339,7 +339,7 @@ describe("a runtime folder with many old jobs", () => {
     rmSync(join(first.path, "opal_artifacts", "damaged", "attempt_1"), { recursive: true });
     const policy = resolvePolicy(opalPolicy(opalSettings({})));
     for (let i = 0; i < 10; i++) {
-      // As many as the log has: of these nothing is left out.
+      // As many as the log keeps: all of these are written.
       const items = Array.from({ length: 100 }, (_, k) => ({ key: `opal:j${i}-${k}`, tags: ["opal"], queue: "idle" }));
       await server.engine.submit(items.map((item) => ({ kind: "exec", payload: "null", policy, ...item })));
     }
@@ -558,7 +558,7 @@ describe("a runtime folder in trouble", () => {
       const items = Array.from({ length: 100 }, (_, k) => ({ key: `opal:j${i}-${k}`, tags: ["opal"] }));
       await server.engine.submit(items.map((item) => ({ kind: "exec", payload: "null", policy, ...item })));
     }
-    await expect.poll(() => reads).toBeGreaterThan(3_500); // it has tried them all again
+    await expect.poll(() => reads).toBeGreaterThan(3_500); // it has retried all of them
     expect(asked.size).toBeLessThanOrEqual(1_100); // a thousand that wait, and those being written
     isFull = false;
     await expect.poll(() => runtime.tree("job_attempts").length).toBe(1_501);

@@ -1,5 +1,5 @@
-/** "Verification Commands" of OPAL's document, run as they are written, in the directory that holds `runtime/`; only the port is
- *  another. The jobs are its two, with its ids: real workers, ended by `kill -9`. */
+/** "Verification Commands" of OPAL's document, run as they are written except for the port, in the directory that
+ *  contains `runtime/`. The jobs are those two of the document, with its ids; real workers are ended by `kill -9`. */
 import { execFileSync } from "node:child_process";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ const COMMANDS = {
   reclaims: 'grep "Reclaiming job" runtime/logs/worker_pool/*.log',
   parity: "curl -sS http://127.0.0.1:7001/api/jobs | jq 'keys'",
 };
-/** Its first attempt, or each, takes until its worker is killed. */
+/** The first attempt, or every attempt, runs until its worker is killed. */
 const ENGINE = [
   "sh",
   "-c",
