@@ -6,8 +6,6 @@ import type { CommandContext } from "../command.ts";
 import { loadConfig } from "../config/config.ts";
 import { type Target, withServer } from "../target/target.ts";
 
-// Whose settings hold for files of other systems: the server's, where there is one; else those of this command.
-
 export async function dialectSettingsFor(
   context: Pick<CommandContext, "given" | "io">,
   target: Target,
@@ -16,13 +14,13 @@ export async function dialectSettingsFor(
   return localDialectSettings(context);
 }
 
-/** Of the environment and the file of settings here. */
+/** From the environment and the settings file of this machine. */
 export function localDialectSettings(context: Pick<CommandContext, "given" | "io">): DialectSettings {
   return dialectSettingsOf(loadConfig(context, DIALECT_KEYS), context.io.cwd);
 }
 
-// A preset has the numbers of its system's document. Whoever has set others, for files of that system, is told that
-// they are not in what is simulated.
+// A preset has the defaults of its system. If they are set differently for files of that system, a note says that the
+// simulation does not use these settings.
 
 export function unusedSettings(context: Pick<CommandContext, "given" | "io">): string[] {
   const preset = context.given.text("preset");

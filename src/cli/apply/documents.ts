@@ -1,5 +1,5 @@
-/** Documents of files that may be of any kind: which dialect each belongs to, or that it is a job file of Perdure. A
- *  document that fits several kinds or none is refused with the known kinds. */
+/** Recognises documents of any kind: which dialect each belongs to, or that it is a job file of Perdure. A document that
+ *  matches several kinds, or none, is refused with the known kinds. */
 import { dirname, resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
@@ -11,27 +11,24 @@ import type { Io } from "../io.ts";
 import { readSmallFile, readYamlDocuments, textIn, type YamlPath, type YamlText } from "../yaml/read.ts";
 import { YAML_LIMITS } from "../yaml/scan.ts";
 
-// Documents of files that may be of any kind: which dialect each of them is of, or that it is a job file of ours.
-// What could be more than one is not guessed, and what is none is told with the kinds that there are.
-
-/** Our own job files, where a dialect could be named. */
+/** The name of Perdure's own job files, as a dialect. */
 const OURS = "perdure";
-/** What `--dialect` takes. */
+/** The values of `--dialect`. */
 export const KINDS: readonly string[] = [OURS, ...DIALECTS.map(({ name }) => name)];
 
 export interface AnyDocument {
   readonly yaml: YamlText;
-  /** The folder that its paths begin at. */
+  /** The folder that its relative paths start from. */
   readonly dir: string;
-  /** Null: a job file of ours. */
+  /** Null: a job file of Perdure. */
   readonly dialect: Dialect | null;
 }
 
 export interface DocumentsRequest {
-  /** As given; `-` is standard input. */
+  /** Paths as they were given; `-` is standard input. */
   readonly files: readonly string[];
   readonly io: Pick<Io, "cwd">;
-  /** One of `KINDS`; where none is given, each document is recognised. */
+  /** One of `KINDS`; if it is missing, each document is recognised. */
   readonly dialect?: string | undefined;
   readonly stdin?: AsyncIterable<Buffer | string>;
 }
@@ -59,7 +56,7 @@ export async function documentsOf({
   return found;
 }
 
-/** Those that it holds, or itself. */
+/** The documents in it, or itself. */
 function each(yaml: YamlText): YamlText[] {
   return documentsWithin(yaml.value)?.map((path) => yaml.part(path)) ?? [yaml];
 }
@@ -87,8 +84,8 @@ function kindOf(yaml: YamlText): Dialect | null {
   throw yaml.error([], `could be ${called}; choose with --dialect ${could.map(({ name }) => name).join("|")}`);
 }
 
-/** Whether a document is a job file of ours: sure if it has a word of ours and none that we do not know, likely by words that
- *  nobody else has at the top, possible by words that others have too. */
+/** How certainly a document is a job file of Perdure: sure if it has one of our fields and no unknown one, likely by top-
+ *  level fields that only we have, possible by fields that others have too. */
 function ownness(value: unknown): "sure" | "likely" | "possible" | "none" {
   if (!isPlain(value)) return "none";
   const has = (name: string) => Object.hasOwn(value, name);
@@ -98,8 +95,8 @@ function ownness(value: unknown): "sure" | "likely" | "possible" | "none" {
   return has("command") || (has("kind") && !has("apiVersion")) ? "possible" : "none";
 }
 
-// What is said of a document of no known kind: what the kinds are known by and, where a word of it is nearly one of
-// those, that word with its place. Which kind a document is of is decided elsewhere.
+// The error about a document of no known kind: what each kind is recognised by and, if a field is nearly one of those, that
+// field with its position.
 
 const KNOWN_FIELDS: readonly string[] = [...DIALECTS.flatMap(({ signs }) => signs.fields), ...TOP_KEYS];
 const COMMON_FIELDS: readonly string[] = DIALECTS.flatMap(({ signs }) => signs.common ?? []);
@@ -126,7 +123,7 @@ interface MisspeltWord {
   readonly meant: string;
 }
 
-/** The first word that is nearly one by which a kind is known. */
+/** The first field that is nearly one by which a kind is recognised. */
 function slipIn(document: Record<string, unknown>): MisspeltWord | null {
   const { kind, retry } = document;
   const meant = typeof kind === "string" ? nearest(kind, KIND_VALUES) : null;

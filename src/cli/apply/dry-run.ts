@@ -1,5 +1,5 @@
-/** `perdure apply --dry-run`: the jobs of files as they would be stored, and whether they exist already. Nothing is stored, and no
- *  data is created: where none is, no job exists. */
+/** `perdure apply --dry-run`: the jobs of files as they would be stored, and whether they already exist. Nothing is stored
+ *  or created; without data no job exists. */
 import { showMs, toMs } from "../../core/duration.ts";
 import { jobName } from "../../core/job/job-name.ts";
 import type { Policy } from "../../core/policy/policy.ts";
@@ -25,11 +25,11 @@ export async function showDry(context: CommandContext, target: Target, jobs: rea
       out.facts([...factsOf(entry), ["  Exists", existing[i]?.text ?? earlier[i]?.text ?? null]]);
     }
   }
-  // As an apply would end.
+  // The same exit code as without --dry-run.
   return [...existing, ...earlier].some((found) => (found?.differences ?? []).length > 0) ? EXIT.failed : EXIT.done;
 }
 
-/** A document of the same files with the same name, whose job would be stored first. */
+/** An earlier document with the same name in these files, whose job would be stored first. */
 interface EarlierDocument {
   readonly where: string;
   readonly differences: readonly Difference[];
@@ -56,7 +56,7 @@ function shownEarlier(earlier: EarlierDocument | null): object {
   return earlier === null ? {} : { sameNameAs: { where: earlier.where, differences: earlier.differences } };
 }
 
-/** In their order; null for one that does not exist, or whose document has no name. */
+/** In the same order; null if the job does not exist or its document has no name. */
 async function storedOf(
   context: CommandContext,
   target: Target,
@@ -76,7 +76,7 @@ function nameOf({ task, input, options }: ReadJob["entry"]): string {
   return jobName({ name, kind: task, annotations, payload: input });
 }
 
-/** Null where it is known only when the job is stored: what workers publish for its kind holds then. */
+/** Null if it is not known before the job is stored: then the defaults that workers publish for its kind apply. */
 function policyOf({ task, options }: ReadJob["entry"]): Policy | null {
   const isOurs = task === "exec" || task === "http";
   return options?.retry === undefined && !isOurs ? null : resolvePolicy(options?.retry);

@@ -1,4 +1,6 @@
-/** What a dialect's reader may read beside its document: files of the same folder and of its pack, nothing outside. Also the place in the file for notes that come without one. */
+/** What a dialect's reader may read beside its document: files of the same folder and, if the folder above has a pack file,
+ *  of that folder. Nothing else, by path or link: a downloaded document must not be able to send other files of this
+ *  machine. Also finds positions for notes that have none. */
 import { randomBytes } from "node:crypto";
 import { existsSync, realpathSync, statSync } from "node:fs";
 import { dirname, isAbsolute, join, resolve, sep } from "node:path";
@@ -13,22 +15,19 @@ import { readSmallFile, readYamlBytes, type YamlPath, type YamlText } from "../y
 import { YAML_LIMITS } from "../yaml/scan.ts";
 import type { AnyDocument } from "./documents.ts";
 
-// A reader reads files of the document's folder and, where the folder above has a pack file, files of that folder too. Nothing
-// above that, by a path or by a link: a downloaded document must not be able to send other files of this machine.
-
-/** As base64 no job can hold more. */
+/** A job cannot hold more as base64. */
 const MAX_BYTES = 1_048_576;
 
 export interface FileSurroundings {
   readonly settings: DialectSettings;
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** All that were given, this one among them. */
+  /** All documents given, including this one. */
   readonly documents: readonly AnyDocument[];
-  /** Called when a reader asks for the parameters. */
+  /** Called when a reader requests the parameters. */
   readonly onParameters: () => void;
 }
 
-/** A context, and the way from a mistake to its place: in the document, or in a file that was read beside it. */
+/** The context of a reader; it also maps errors to positions in the document or in a file read beside it. */
 export class FileContext {
   readonly context: ReadContext;
   readonly #document: AnyDocument;
@@ -62,7 +61,7 @@ export class FileContext {
     return this.#document.yaml.error(stepsOf(path), withQuotes(error));
   }
 
-  /** A note with its place, as far as it has one. */
+  /** A note with its position, if that is known. */
   noteAt(note: string): string {
     for (const [name, yaml] of this.#beside) {
       if (note.startsWith(name)) return placedNote(yaml, note.slice(name.length).replace(/^\./, ""));
@@ -75,7 +74,7 @@ export class FileContext {
     if (bytes === null) return null;
     const yaml = readYamlBytes(bytes, shownPath(this.#document.yaml.file, path));
     this.#beside.set(path, yaml);
-    // An empty file is there all the same, and lacks what it must have.
+    // An empty file exists; its missing fields are reported.
     return yaml.value ?? {};
   }
 
@@ -94,11 +93,11 @@ export class FileContext {
     const isPack = PACK_FILES.some((name) => existsSync(join(above, name)));
     const roots = [dir, ...(isPack ? [above] : [])].map((root) => realpathSync(root));
     if (!roots.some((root) => real.startsWith(root.endsWith(sep) ? root : root + sep))) throw this.#leadsOut(path);
-    // A pipe or a device would never end.
+    // Reading a pipe or a device might never end.
     return statSync(real).isFile() ? readSmallFile(real, shown, limit) : null;
   }
 
-  /** The reader asks by a path and not by a field: it is the field that has this path, or the end of it. */
+  /** Readers request files by path, not by field: the field is the one that contains this path, or its end. */
   #leadsOut(path: string): CliError {
     const { yaml } = this.#document;
     const isEnd = (value: unknown) => typeof value === "string" && value !== "" && path.endsWith(`/${value}`);
@@ -112,8 +111,8 @@ function shownPath(file: string, path: string): string {
   return file === "stdin" ? path : join(dirname(file), path);
 }
 
-// Where something stands that a reader tells without a path of its own: a note, which begins with one; a text that
-// only one field of the document has. What cannot be found has no place: a wrong one is worse than none.
+// Finds positions for notes without a path of their own: by the path at the beginning of the note, or by text that occurs in
+// only one field. If that is ambiguous there is no position: a wrong one would be worse.
 
 const LEADING = /^[A-Za-z_$][\w$]*(?:\.[A-Za-z_$][\w$]*|\[\d+\]|\["(?:[^"\\]|\\.)*"\])*(?=[: ])/;
 
@@ -124,7 +123,7 @@ function placedNote(yaml: YamlText, note: string): string {
   return `${isThere ? yaml.where(stepsOf(path)) : yaml.file}: ${note}`;
 }
 
-/** The way to the one part of a value that fits; null where none does, or more than one. `key` is null in a list. */
+/** The path to the only matching part of a value; null if none or several match. `key` is null in a list. */
 export function onlyMatch(value: unknown, fits: (value: unknown, key: string | null) => boolean): YamlPath | null {
   const found = partsOf(value, fits, []);
   const { value: only } = found.next();
@@ -145,7 +144,7 @@ function* partsOf(
   }
 }
 
-/** As errors name it: `jobs[2].input["a b"]`. */
+/** The path as errors show it: `jobs[2].input["a b"]`. */
 function pathOf(steps: YamlPath): string {
   return steps.reduce<string>(
     (path, step) => (typeof step === "number" ? `${path}[${step}]` : fieldPath(path, step)),

@@ -1,4 +1,5 @@
-/** Jobs in the format of other systems: what `-o` of `get` asks for, and everything that a view of a dialect reads. */
+/** The values of `get -o`, and the data that a dialect's view reads. `yaml` and `json` print a job in the format that it
+ *  came from; a view prints it in JSON as another system shows it, and `VIEW,yaml` prints that as YAML. */
 
 import type { Perdure } from "../../core/api.ts";
 import { show } from "../../core/errors.ts";
@@ -9,17 +10,14 @@ import { choiceError, conflictError, usageError, valueError } from "../exit.ts";
 import { bySession } from "../output/job-text.ts";
 import { serverNow } from "../target/server-time.ts";
 
-// What `-o` of `get` asks for, as kubectl's users write it: `yaml` and `json` print a job in the format that it came
-// in, a view prints it as another system shows it, in JSON, and `VIEW,yaml` prints that as YAML.
-
 const FORMATS = ["json", "yaml"] as const;
 type OutputFormat = (typeof FORMATS)[number];
 
-/** Perdure's own view: what `--json` prints. */
+/** The view of Perdure itself, as `--json` prints it. */
 export const OWN_VIEW = "perdure";
 
 interface JobOutputFormat {
-  /** Null: that of the system that the job came from. */
+  /** Null: the view of the system that the job came from. */
   readonly view: string | null;
   readonly format: OutputFormat;
 }
@@ -59,7 +57,7 @@ function known(view: string): string {
   throw choiceError("--output", view, names);
 }
 
-// All that a dialect's view may tell of.
+// Everything that a dialect's view may show.
 
 export async function viewParts(perdure: Perdure, id: string, withChildren = false): Promise<ViewParts> {
   const handle = await perdure.job(id);

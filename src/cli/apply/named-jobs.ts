@@ -1,6 +1,6 @@
-/** Jobs of documents that have names: a document that is applied again is the job that exists, unless it differs from it. Nothing is ever updated. The submit decides who is first, by the key; only those that exist already are compared
- *  after it. By the command of a job they are compared before it as well: its submit runs a failed child again, which
- *  must not happen for a document that differs. */
+/** Jobs of documents with names: a document that is applied again is the existing job, unless it differs; nothing is ever
+ *  updated. The submit decides by the key who is first; only existing jobs are compared, after it. A command of a job
+ *  compares before it too: its submit redrives a failed child, which must not happen for a document that differs. */
 
 import type { JobHandle, SubmitManyAnswer } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
@@ -17,25 +17,25 @@ import type { Io } from "../io.ts";
 import { nullIfForbidden } from "../jobs/job-reference.ts";
 import type { Target } from "../target/target.ts";
 
-/** A job that has been read and is to be stored. */
+/** A job that was read and will be stored. */
 export interface JobToStore {
   readonly entry: SubmitEntry;
-  /** Its place in a file; null on the command line. */
+  /** Its position in a file; null on the command line. */
   readonly where: string | null;
-  /** The place of its parent's id, as far as it is known. */
+  /** The position of its parent's id, if known. */
   readonly parentWhere?: string | undefined;
-  /** What its command reads; for the only job of a command line. */
+  /** Standard input of its command, for the only job of a command line. */
   readonly piped?: PipedInput | null;
-  /** Of the file that it was read from, unless that is ours. */
+  /** The dialect of its file; none for job files of Perdure. */
   readonly dialect?: DialectName | null;
 }
 
-/** Null of a job whose document has no name. */
+/** Null if its document has no name. */
 export function namedBy({ dialect }: Pick<JobToStore, "dialect">): NamedDocuments | null {
   return dialect == null ? null : (dialectOf(dialect).named ?? null);
 }
 
-/** The job whose children a command submits: within a job of a server. */
+/** The job whose command runs this one, if the target is a server: the parent by default. */
 export function impliedParent({ env }: Pick<Io, "env">, target: Target): string | null {
   return target.kind === "server" ? env.PERDURE_JOB_ID || null : null;
 }
@@ -44,11 +44,11 @@ export function impliedParent({ env }: Pick<Io, "env">, target: Target): string 
 export interface ExistingJob {
   readonly job: JobInfo;
   readonly differences: readonly Difference[];
-  /** For a person: that it is the same, or what differs and what to do. */
+  /** For people: that it is unchanged, or what differs and what to do. */
   readonly text: string;
 }
 
-/** Null where no job has its key, or its document has no name. */
+/** Null if no job has its key, or its document has no name. */
 export async function existingFor(
   perdure: Pick<Perdure, "jobs">,
   wanted: JobToStore,
@@ -58,7 +58,7 @@ export async function existingFor(
   const entry = wanted.entry as ReadEntry;
   const { key, parent: given } = entry.options ?? {};
   if (named === null || key === undefined) return null;
-  // A key is one among the children of a parent.
+  // A key is unique among the children of a parent.
   const above = given ?? parent;
   const keys = above === null ? [key] : given === undefined ? [childKey(above, key), key] : [childKey(above, key)];
   for (const each of keys) {
@@ -93,7 +93,7 @@ function differsText(
   return `${named.called(entry)} already exists as ${job.id} (${job.state}) and differs: ${what}. It is not stored: ${instead}`;
 }
 
-/** Whether a call was done whose connection broke is not known. */
+/** If the connection broke it is unknown whether the call was done. */
 async function submitted(
   perdure: Pick<Perdure, "submitMany">,
   jobs: readonly JobToStore[],
@@ -112,10 +112,10 @@ function isLost(error: unknown): error is PerdureError {
   return error instanceof PerdureError && error.code === "server_unreachable";
 }
 
-/** Searches at a time. */
+/** Concurrent searches. */
 const TOGETHER = 16;
 
-/** In their order. */
+/** Results are in the order of the jobs. */
 export function existingOf(
   perdure: Pick<Perdure, "jobs">,
   jobs: readonly JobToStore[],
@@ -129,7 +129,7 @@ export type SubmitOutcome =
   | { readonly ok: true; readonly job: JobHandle<unknown>; readonly note: string | null }
   | { readonly ok: false; readonly message: string };
 
-/** Submits the jobs of files, each answered for itself, in their order. */
+/** Submits the jobs of files in order; each has its own result. */
 export async function submitAll(
   perdure: Pick<Perdure, "jobs" | "job" | "submitMany">,
   jobs: readonly JobToStore[],
@@ -160,9 +160,9 @@ async function outcomeOf(
   const existing = isTaken ? await nullIfForbidden(existingFor(perdure, wanted, parent)) : null;
   if (existing !== null && existing.differences.length > 0) return { ok: false, message: existing.text };
   if (answer.ok) return { ok: true, job: answer.job, note: existing?.text ?? null };
-  // The order of fields makes another text of the same input, which is another body to the engine.
+  // Another order of fields is the same input but another request body to the engine.
   if (existing !== null) return { ok: true, job: await perdure.job(existing.job.id), note: existing.text };
-  // Pruned since the submit was answered.
+  // Deleted since the submit was answered.
   const [again] = isTaken && namedBy(wanted) !== null ? await perdure.submitMany([wanted.entry]) : [];
   if (again?.ok) return { ok: true, job: again.job, note: null };
   const { error } = answer;

@@ -1,5 +1,5 @@
-/** Files of any kind, read into jobs: all of them, or none. A mistake has its file, line and column; what a document
- *  asks for and Perdure does not support is returned as notes. */
+/** Reads files of any kind into jobs: all of them or none. Errors have file, line and column; unsupported fields of a
+ *  document are returned as notes. */
 import { ConfigError } from "../../core/errors.ts";
 import { riskyNote, riskyVariables } from "../../core/input/exec-env.ts";
 import type { Dialect, DialectName, ReadEntry } from "../../dialects/dialect.ts";
@@ -14,23 +14,23 @@ import { FileContext, type FileSurroundings, onlyMatch } from "./file-context.ts
 
 export interface ReadJob {
   readonly entry: ReadEntry;
-  /** `job.yaml:3:5`, for what is said of it later. */
+  /** `job.yaml:3:5`, for later messages. */
   readonly where: string;
-  /** The place of its parent's id; without one, nobody knows it. */
+  /** The position of its parent's id; undefined without one. */
   readonly parentWhere?: string | undefined;
-  /** Null: a job file of ours. */
+  /** Null: a job file of Perdure. */
   readonly dialect: DialectName | null;
 }
 
 export interface ReadJobsResult {
   readonly jobs: readonly ReadJob[];
-  /** Each with its file, and with its place as far as it has one. */
+  /** Each with its file, and its position if known. */
   readonly notes: readonly string[];
 }
 
 export interface ReadJobsRequest extends DocumentsRequest {
   readonly parameters: Readonly<Record<string, unknown>>;
-  /** Asked for only if a document of another system is there. */
+  /** Read only if there is a document of another system. */
   readonly settings: () => Promise<DialectSettings> | DialectSettings;
 }
 
@@ -74,7 +74,7 @@ function readForeign(document: AnyDocument, surroundings: FileSurroundings): Rea
   }
 }
 
-/** One whose document has a name is found by it when the document is applied again. */
+/** A job whose document has a name gets a key, by which it is found when the document is applied again. */
 function withKey({ named }: Dialect, entry: ReadEntry): ReadEntry {
   return named === undefined ? entry : { ...entry, options: { ...entry.options, key: named.key(entry) } };
 }
@@ -85,7 +85,7 @@ function parentWhere(yaml: YamlText, { options }: ReadEntry): string | undefined
   return field === null ? undefined : yaml.where(field);
 }
 
-/** With the place of the variable, where only one field can be it. */
+/** With the position of the variable, if only one field can be it. */
 function riskyNotes(yaml: YamlText, jobs: readonly ReadJob[]): string[] {
   return riskyVariables(jobs.map(({ entry }) => entry)).map((name) => {
     const field = onlyMatch(yaml.value, (value, key) => key === name || (key === "name" && value === name));
@@ -93,7 +93,7 @@ function riskyNotes(yaml: YamlText, jobs: readonly ReadJob[]): string[] {
   });
 }
 
-/** The same check as at submit, but with the place in the file. */
+/** The same check as at submit, with the position in the file. */
 function refuseTooMuch(input: unknown): void {
   if (!isOver(JSON.stringify(input) ?? "", LIMITS.payloadBytes)) return;
   const allowed = `at most ${LIMITS.payloadBytes} bytes as JSON, files in base64 included`;

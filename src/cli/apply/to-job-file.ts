@@ -1,4 +1,4 @@
-/** A job as a job file of ours says it: what `perdure convert` prints and `perdure submit -f` reads again, to the same job. */
+/** Writes a job as a job file of Perdure: `perdure convert` prints it, and `perdure submit -f` reads it as the same job. */
 import { isPlain } from "../../core/check.ts";
 import type { Duration } from "../../core/duration.ts";
 import type { PolicyFields } from "../../core/policy/policy.ts";
@@ -8,13 +8,13 @@ import { entryOf } from "../input/job-file.ts";
 
 export function toJobFile({ task, input, options = {} }: ReadEntry): Record<string, unknown> {
   const work = isFlat(task, input) ? input : { kind: task, ...(input === undefined ? {} : { input }) };
-  // Where a value came from is no word of a job file: there it is the submit's.
+  // A job file does not contain the source of a value; the submit sets it.
   const said = Object.entries(options).filter(([name, value]) => value !== undefined && name !== "sources");
   return { ...work, ...Object.fromEntries(said.map(([name, value]) => [name, inWords(name, value)])) };
 }
 
-/** A command's fields stand at the top, as people write them, where that makes the very same input of them: a submit key
- *  belongs to its text, in which the order counts. */
+/** A command's fields are written at the top if that gives exactly the same input: the submit key depends on the text of the
+ *  input, including the order of its fields. */
 function isFlat(task: string, input: unknown): input is object {
   if (task !== "exec" || !isPlain(input)) return false;
   return JSON.stringify(entryOf(input, "").input) === JSON.stringify(input);
@@ -23,12 +23,12 @@ function isFlat(task: string, input: unknown): input is object {
 const SPANS = ["timeout", "expireIn", "delay"];
 const INSTANTS = ["deadline", "runAt"];
 
-/** The times of a policy, by the way to them. In a list, of each item. */
+/** The durations of a policy, by their paths. In a list, of each item. */
 interface DurationFields {
   readonly [field: string]: true | DurationFields;
 }
 const BACKOFF: DurationFields = { initial: true, max: true, min: true, delay: true, delays: true };
-/** The fields of a policy that are times: the type asks for each. */
+/** The fields of a policy that are durations; the type requires each of them. */
 type PolicySpans = { readonly [F in keyof PolicyFields as Duration extends PolicyFields[F] ? F : never]-?: true };
 const POLICY_SPANS: PolicySpans & DurationFields = {
   ...{ backoff: BACKOFF, maxElapsed: true, retryAfterMax: true, rules: { backoff: BACKOFF } },
@@ -46,7 +46,7 @@ function inSpans(value: unknown, spans: true | DurationFields): unknown {
   return Object.fromEntries(fields);
 }
 
-/** With units, and instants with their zone: nobody reads milliseconds. */
+/** Durations with units, and instants with their zone, instead of milliseconds. */
 function inWords(name: string, value: unknown): unknown {
   if (SPANS.includes(name) && typeof value === "number" && Number.isInteger(value)) return showSpan(value);
   if (name === "retry") return inSpans(value, POLICY_SPANS);

@@ -1,4 +1,4 @@
-/** The settings file: finding and reading it. An unknown key is an error with its place and the nearest known key. */
+/** Finds and reads the settings file. An unknown key is an error with its position and the nearest known key. */
 import { resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
@@ -23,7 +23,7 @@ export interface FileValue {
 
 export type FileValues = ReadonlyMap<SettingKey, FileValue>;
 
-/** `named` is what `--config` gave. */
+/** `named`: the value of `--config`. */
 export function readConfigFile({ io, named }: { io: Pick<Io, "cwd" | "env">; named: string | undefined }): FileValues {
   const file = found(io, named);
   if (file === null || file.value === null) return new Map();
@@ -60,7 +60,7 @@ function collect(file: YamlText, value: unknown, path: readonly string[], values
     const known = KEYS.find((candidate) => candidate === key);
     if (known !== undefined && !name.includes(".")) values.set(known, read(file, known, each, at));
     else if (!name.includes(".") && KEYS.some((candidate) => candidate.startsWith(`${key}.`))) {
-      // A group with nothing in it, as when all its lines are commented out.
+      // An empty group, as when all its lines are commented out.
       if (each !== null) collect(file, each, at, values);
     } else throw unknown(file, at);
   }
@@ -82,7 +82,7 @@ function exampleOf(path: readonly string[]): string {
   return `\`${key.slice([...path, ""].join(".").length)}: …\``;
 }
 
-/** The nearest among its neighbours, else among all: who writes `port` at the top means `server.port`. */
+/** Suggests the nearest key of the same group, else of all: `port` at the top suggests `server.port`. */
 function unknown(file: YamlText, path: readonly string[]): Error {
   const key = path.join(".");
   if (KEYS.some((each) => each === key)) return file.error(path, `${key}: a dot is a nested key; write ${nested(key)}`);
@@ -96,7 +96,7 @@ function unknown(file: YamlText, path: readonly string[]): Error {
   return file.error(path, `${key}: setting does not exist; ${hint}`);
 }
 
-/** As YAML has it. */
+/** The key as nested YAML. */
 function nested(key: string): string {
   const [last, ...above] = key.split(".").reverse();
   return `\`${above.reduce((within, step) => `${step}: { ${within} }`, `${last}: …`)}\``;

@@ -1,5 +1,6 @@
-/** The effective settings: an option wins over the environment, the environment over the file, the file over the
- *  default. Each value knows its source. Also the command-line options made from the table of settings. */
+/** The effective settings: options override the environment, the environment overrides the file, the file overrides
+ *  defaults. Each value knows its source. The whole file is checked, but other values only if the command needs them: an
+ *  error in a server setting must not stop `perdure ps`. */
 
 import type { SettingFact } from "../../core/job/views.ts";
 import type { Arguments, CommandOption } from "../command.ts";
@@ -19,10 +20,6 @@ import {
 } from "./settings.ts";
 import { shownValue } from "./show-value.ts";
 
-// The effective settings: an option wins over the environment, the environment over the file, the file over the
-// default. Each value knows where it came from. All of the file is checked, and of the rest what was asked for: a
-// mistake in a setting of the server does not keep anybody from listing jobs.
-
 const CONFIG: CommandOption = {
   ...{ name: "config", type: "string", value: "FILE" },
   help: "The settings file. Default: PERDURE_CONFIG, or perdure.yaml here.",
@@ -32,11 +29,11 @@ interface EffectiveSetting {
   readonly value: SettingValue;
   /** `--port`, `PERDURE_PORT`, `perdure.yaml:3` or `default`. */
   readonly source: string;
-  /** With its column, of what a file says. */
+  /** With its column, if it is from a file. */
   readonly where?: string;
 }
 
-/** Asking for a setting that was not loaded is a bug of the command. */
+/** Reading a setting that was not loaded is a bug of the command. */
 export class Config {
   readonly #values: ReadonlyMap<SettingKey, EffectiveSetting>;
 
@@ -56,7 +53,7 @@ export class Config {
     return this.value(key) as MaybeUnsetSetting<K, number>;
   }
 
-  /** Null: for ever. */
+  /** Null: `forever`. */
   durationMs<K extends SettingKeyOf<"duration">>(key: K): MaybeUnsetSetting<K, MaybeForeverSetting<K>> {
     return this.value(key) as MaybeUnsetSetting<K, MaybeForeverSetting<K>>;
   }
@@ -69,7 +66,7 @@ export class Config {
     return this.value(key) as boolean;
   }
 
-  /** Of what was not given, nothing. */
+  /** Empty if not set. */
   list(key: SettingKeyOf<"list"> | SettingKeyOf<"argv">): readonly string[] {
     return (this.value(key) ?? []) as readonly string[];
   }
@@ -86,7 +83,7 @@ export class Config {
     return this.#of(key).value;
   }
 
-  /** Those that were loaded, in the order in which they were asked for. */
+  /** The loaded settings, in the requested order. */
   get keys(): readonly SettingKey[] {
     return [...this.#values.keys()];
   }
@@ -95,13 +92,13 @@ export class Config {
     return this.#of(key).source;
   }
 
-  /** What a mistake in it begins with: `perdure.yaml:3:5: agent.roles`, `PERDURE_AGENT_ROLES`. */
+  /** The prefix of errors about it: `perdure.yaml:3:5: agent.roles`, `PERDURE_AGENT_ROLES`. */
   blameOf(key: SettingKey): string {
     const { source, where } = this.#of(key);
     return where === undefined ? source : `${where}: ${key}`;
   }
 
-  /** Given by somebody, and not a default. */
+  /** Set explicitly, not by default. */
   isSet(key: SettingKey): boolean {
     return this.#of(key).source !== DEFAULT;
   }
@@ -115,7 +112,7 @@ export class Config {
 
 const DEFAULT = "default";
 
-/** `given` must be of a command that has `optionsFor` the same keys. Without it there are no options. */
+/** `given` must be of a command with `optionsFor` the same keys. Without it no options are read. */
 export function loadConfig({ given, io }: { given?: Arguments; io: Io }, keys: readonly SettingKey[] = KEYS): Config {
   const file = readConfigFile({ io, named: given?.text(CONFIG.name) });
   return new Config(new Map(keys.map((key) => [key, effective(key, given, io, file)])));
@@ -128,13 +125,13 @@ function effective(key: SettingKey, given: Arguments | undefined, io: Io, file: 
     const texts = setting.type === "boolean" ? ["true"] : given.texts(flag);
     return { value: valueFrom(`--${flag}`, setting, texts), source: `--${flag}` };
   }
-  // Empty is not given: that is how a variable is taken back where it cannot be removed.
+  // An empty variable counts as unset: some environments cannot remove one.
   const text = env === undefined ? "" : (io.env[env] ?? "");
   if (env !== undefined && text !== "") return { value: valueFrom(env, setting, [text]), source: env };
   return file.get(key) ?? inOtherTerms(setting, given, io, file) ?? { value: defaultOf(setting, io), source: DEFAULT };
 }
 
-/** The value that another system's setting gives this one, in whole milliseconds; null if none is given. */
+/** The value from the equivalent setting of another system, in whole milliseconds; null if none is set. */
 function inOtherTerms(
   setting: Setting,
   given: Arguments | undefined,
@@ -161,9 +158,7 @@ function defaultOf(setting: Setting, io: Io): SettingValue {
   return typeof setting.default === "function" ? setting.default(io) : setting.default;
 }
 
-// Options of the command line, made from the table of settings.
-
-/** In the order of the keys, and `--config` after them. Settings without an option are left out. */
+/** The command-line options of these settings in order, then `--config`. Settings without an option are left out. */
 export function optionsFor(keys: readonly SettingKey[]): CommandOption[] {
   return [...keys.map(settingOf).flatMap(optionOf), CONFIG];
 }
@@ -191,7 +186,7 @@ function optionOf(setting: Setting): CommandOption[] {
   ];
 }
 
-/** With the default, where the text does not tell it. */
+/** Adds the default, unless the text contains it. */
 function helpOf(setting: Setting): string {
   const { help, env } = setting;
   const shown = typeof setting.default === "function" ? null : shownValue(setting, setting.default);
@@ -200,13 +195,11 @@ function helpOf(setting: Setting): string {
   return isTold ? help : `${help} Default: ${named}${String(shown)}.`;
 }
 
-// Settings as `perdure config` shows them, of this process or of a server.
-
 export function factOf(config: Config, key: SettingKey): SettingFact {
   return { key, value: shownValue(settingOf(key), config.value(key)), source: config.sourceOf(key) };
 }
 
-/** All that were loaded. */
+/** All loaded settings as `perdure config` shows them. */
 export function factsOf(config: Config): SettingFact[] {
   return config.keys.map((key) => factOf(config, key));
 }

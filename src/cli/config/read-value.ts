@@ -1,5 +1,5 @@
-/** From what was written to the value of a setting. On the command line and in the environment all is text; in the file a
- *  number is a number, and a text in its place is a mistake. */
+/** Parses and checks the value of a setting. On the command line and in the environment every value is text; in the file a
+ *  number must be a number, not text. */
 import { nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
@@ -22,8 +22,8 @@ export class BadValue extends Error {
   }
 }
 
-/** An address in the wrong place may have a password too, and so may what was meant as one. A short word, as of a host, has none; a token
- *  has an underscore. */
+/** An address may contain a password even where none is expected, and so may malformed text. A short word, such as a host,
+ *  contains none; a token contains an underscore. */
 function shown({ secret }: Setting, given: unknown): string {
   const isWord = typeof given === "string" && /^[a-z0-9.-]{1,40}(:\d{1,5})?$/i.test(given);
   if (secret === "password" && isWord) return show(given);
@@ -32,7 +32,7 @@ function shown({ secret }: Setting, given: unknown): string {
   return secret === undefined ? show(given) : "a value that is not shown";
 }
 
-/** `texts`: more than one where an option was repeated. */
+/** `texts`: several if an option was repeated. */
 export function valueFromTexts(setting: Setting, texts: readonly string[]): SettingValue {
   const text = texts[0] ?? "";
   switch (setting.type) {
@@ -59,7 +59,7 @@ export function valueFromTexts(setting: Setting, texts: readonly string[]): Sett
   }
 }
 
-/** `given` is a value of the file. */
+/** `given`: a value of the file. */
 export function valueFromFile(setting: Setting, given: unknown): SettingValue {
   switch (setting.type) {
     case "text":
@@ -76,7 +76,7 @@ export function valueFromFile(setting: Setting, given: unknown): SettingValue {
       if (typeof given === "boolean") return given;
       throw new BadValue(setting, given, "true or false");
     case "list":
-      // One is no list to people. Whether several in one text are meant as one cannot be told.
+      // A single text is a list of one. Text with a comma is refused, as it is unclear whether it means several.
       return listOf(setting, typeof given === "string" && !given.includes(",") ? [given] : given);
     case "labels":
       return labelsOf(setting, given);
@@ -207,7 +207,7 @@ function numberTexts(text: string): unknown[] {
   return commas(inside).map((part) => (/^\d{1,15}(\.\d{1,6})?$/.test(part) ? Number(part) : part));
 }
 
-/** As many delays as a policy takes. */
+/** The maximum number of delays of a policy. */
 const MAX_NUMBERS = 100;
 
 function numbersOf(setting: Setting & { max: number }, given: unknown, shown: unknown): number[] {

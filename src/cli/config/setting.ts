@@ -1,19 +1,19 @@
-/** What a setting is. `settings.ts` has the table of them all. */
+/** The types of settings. `settings.ts` has the table of all. */
 import type { Io } from "../io.ts";
 
 interface CommonSetting {
   /** As in the file: `server.port` is `port` under `server`. */
   readonly key: string;
-  /** Without its dashes. A setting without one cannot be given on the command line. */
+  /** The option without dashes. Settings without a flag have no option. */
   readonly flag?: string;
   readonly env?: string;
-  /** Stands for the value in the help: `N`. */
+  /** The placeholder of the value in the help: `N`. */
   readonly value?: string;
   readonly help: string;
-  /** What is never shown: all of it, or the password within an address. */
+  /** What is hidden: the whole value, or the password in an address. */
   readonly secret?: "all" | "password";
-  /** Keys of settings that say the same as this one, which is in seconds and in the terms of another system. Where such a
-   *  setting is not given, the smallest of those that are given for it counts, with its source. */
+  /** Keys of equivalent settings of other systems, in seconds. If this setting is not given, the smallest of those given is
+   *  used, with its source. */
   readonly secondsOf?: readonly string[];
 }
 
@@ -23,7 +23,7 @@ export interface TextSetting extends CommonSetting {
   readonly type: "text";
   readonly default?: SettingDefault<string>;
   readonly oneOf?: readonly string[];
-  /** With what to say of a text that does not fit. */
+  /** A further check, with the text of what is allowed. */
   readonly fits?: { readonly test: (text: string) => boolean; readonly allowed: string };
 }
 
@@ -42,21 +42,21 @@ export interface NumberSetting extends CommonSetting {
   readonly max: number;
 }
 
-/** Text with a unit, such as `30s`: a bare number would be read in another unit by half of all people. */
+/** Text with a unit, such as `30s`: a bare number would be ambiguous. */
 export interface DurationSetting extends CommonSetting {
   readonly type: "duration";
   /** In milliseconds. */
   readonly default?: number;
   readonly min?: number;
   readonly max?: number;
-  /** `forever` may be given too, and is null. */
+  /** `forever` is allowed, and means null. */
   readonly forever?: true;
 }
 
 /** `10MB` is ten million bytes, `10MiB` a little more. */
 export interface SizeSetting extends CommonSetting {
   readonly type: "size";
-  /** As the resources of jobs are written: `2g`, and all units are powers of 1024. */
+  /** As in the resources of jobs: `2g`; all units are powers of 1024. */
   readonly binary?: true;
   /** In bytes. */
   readonly default?: number;
@@ -69,7 +69,7 @@ export interface BooleanSetting extends CommonSetting {
   readonly default: boolean;
 }
 
-/** Separated by commas in the environment and on the command line, where the option may be repeated too. */
+/** Separated by commas in the environment and on the command line, where the option may also be repeated. */
 export interface ListSetting extends CommonSetting {
   readonly type: "list";
   readonly default?: readonly string[];
@@ -106,7 +106,7 @@ export type Setting =
   | NumbersSetting
   | ArgvSetting;
 
-/** A checked value; undefined where nothing was given and there is no default. */
+/** A checked value; undefined if not given and without a default. */
 export type SettingValue =
   | string
   | number

@@ -1,11 +1,9 @@
-/** Settings of servers, and what a signing secret may look like. */
+/** Settings of servers, and the format of signing secrets. */
 import { DEFAULTS, LIMITS } from "../../engine/limits.ts";
 import { SERVER_LIMITS } from "../../server/context.ts";
 import type { Setting } from "./setting.ts";
 
-// What may be a signing secret, in the environment and in a file.
-
-/** As many as 24 random bytes have in base64, which is what earlier versions made. Shorter ones can be guessed. */
+/** 32 characters: 24 random bytes in base64, as earlier versions made. Shorter secrets can be guessed. */
 const TEXT = /^[!-+\--~]{32,200}$/;
 
 export const SECRET_ALLOWED = "32 to 200 characters without spaces and commas, such as `openssl rand -hex 32` prints";
@@ -13,8 +11,6 @@ export const SECRET_ALLOWED = "32 to 200 characters without spaces and commas, s
 export function isSecretText(text: string): boolean {
   return TEXT.test(text);
 }
-
-// Settings of the server.
 
 const { retention } = DEFAULTS;
 
@@ -136,7 +132,7 @@ export const SERVER_SETTINGS = [
     default: 1_000_000_000,
     help: "The limit for the files of one attempt.",
   },
-  // No option: arguments can be seen by everybody on the machine.
+  // No option: all users of the machine can see arguments.
   {
     key: "server.secret",
     env: "PERDURE_SECRET",

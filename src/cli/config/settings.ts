@@ -1,5 +1,5 @@
-/** All settings, in the order in which `perdure config` shows them. Names of options, of environment variables and of keys in
- *  the file are what users rely on. Paths are relative to the working directory, whatever names them. */
+/** All settings, in the order of `perdure config`. Users rely on the names of options, environment variables and keys. Paths
+ *  are relative to the working directory, whatever their source. */
 import { isName } from "../../core/names.ts";
 import { DIALECT_SETTINGS } from "../../dialects/cli/settings.ts";
 import type { Setting } from "./setting.ts";
@@ -52,7 +52,7 @@ const SHARED_SETTINGS = [
     fits: { test: isAddress, allowed: "an address such as https://perdure.example:4400" },
     help: "The address of the server.",
   },
-  // No option: arguments can be seen by everybody on the machine.
+  // No option: all users of the machine can see arguments.
   { key: "token", env: "PERDURE_TOKEN", type: "text", secret: "all", help: "The access token for the server." },
   {
     key: "tokenFile",
@@ -80,10 +80,10 @@ type KnownSetting = (typeof SETTINGS)[number];
 export type SettingKey = KnownSetting["key"];
 export type SettingKeyOf<T extends Setting["type"]> = Extract<KnownSetting, { type: T }>["key"];
 
-/** Undefined only where there is no default. */
+/** Undefined only without a default. */
 export type MaybeUnsetSetting<K extends SettingKey, T> =
   Extract<KnownSetting, { key: K }> extends { default: unknown } ? T : T | undefined;
-/** Null only where `forever` may be given. */
+/** Null only if `forever` is allowed. */
 export type MaybeForeverSetting<K extends SettingKey> =
   Extract<KnownSetting, { key: K }> extends { forever: true } ? number | null : number;
 
@@ -95,18 +95,18 @@ export function settingOf(key: SettingKey): Setting {
   return found;
 }
 
-/** In the environment, and no settings: what commands get from their worker, and what tests use. */
+/** Known variables that are not settings: set by workers for commands, or used by tests. */
 const OURS: readonly string[] = [
   ...["PERDURE_CONFIG", "PERDURE_JOB_ID", "PERDURE_ATTEMPT", "PERDURE_OUTPUT_DIR", "PERDURE_RESULT_FILE"],
   ...["PERDURE_USAGE_FILE", "PERDURE_PREVIOUS_OUTPUT_DIR", "PERDURE_MARK"],
 ];
 
-/** Whether a variable of the environment means anything to us. */
+/** Whether Perdure uses a variable of the environment. */
 export function isKnownVariable(name: string): boolean {
   return OURS.includes(name) || /^PERDURE_(TEST|PORT)_/.test(name) || VARIABLES.includes(name);
 }
 
-/** Settings in seconds that say the same as this one in the terms of another system. */
+/** Equivalent settings of other systems, in seconds. */
 export function equivalentsOf(key: SettingKey): readonly SettingKey[] {
   return SETTINGS.filter((setting: Setting) => setting.secondsOf?.includes(key)).map((setting) => setting.key);
 }

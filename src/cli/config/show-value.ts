@@ -1,9 +1,9 @@
-/** Values of settings for people, in a form that can be given again; secrets are not shown. */
+/** Values of settings for people, in a form that is valid as input; secrets are hidden. */
 import type { Setting, SettingValue } from "./setting.ts";
 
 export const HIDDEN = "set (hidden)";
 
-/** What `perdure config` shows; null for a setting that has no value. */
+/** As in `perdure config`; null for a setting without a value. */
 export function shownValue(
   setting: Setting,
   value: SettingValue,
@@ -26,7 +26,7 @@ function hasLogin(part: string): boolean {
   return colon !== -1 && part.lastIndexOf("@") > colon;
 }
 
-/** An address without what may be a secret in it. What cannot be read as an address is hidden if it may hold one. */
+/** An address without its secrets. Text that is not a valid address is hidden if it may contain a secret. */
 export function withoutPassword(text: string): string {
   if (!/:\/\//.test(text)) return /password|secret/i.test(text) || text.split("/").some(hasLogin) ? HIDDEN : text;
   if (!URL.canParse(text)) return HIDDEN;
@@ -71,7 +71,7 @@ const MEMORY = [
   ["k", 2 ** 10],
 ] as const;
 
-/** Exactly, as the resources of jobs are written: `8g`, `1000b`. */
+/** Exactly, in the units of job resources: `8g`, `1000b`. */
 export function showMemory(bytes: number): string {
   const [unit, factor] = MEMORY.find(([, each]) => bytes >= each && bytes % each === 0) ?? (["b", 1] as const);
   return `${bytes / factor}${unit}`;

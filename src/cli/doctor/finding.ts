@@ -1,5 +1,5 @@
-/** What a check of `perdure doctor` found. Checks run side by side and know nothing of each other: one that fails is a
- *  problem of its own, and hides no other. */
+/** The results of checks of `perdure doctor`. Checks run concurrently and independently: one that fails is a finding of its
+ *  own and hides no other. */
 import { EXIT, exitCodeOf } from "../exit.ts";
 
 export type FindingLevel = "ok" | "note" | "warning" | "problem";
@@ -28,7 +28,7 @@ export interface DoctorCheck {
   run(): Promise<readonly CheckResult[]>;
 }
 
-/** In the order given. */
+/** In the order of the checks. */
 export async function findingsOf(checks: readonly DoctorCheck[]): Promise<Finding[]> {
   const found = await Promise.all(
     checks.map(async ({ name, run }) => {
@@ -39,7 +39,7 @@ export async function findingsOf(checks: readonly DoctorCheck[]): Promise<Findin
   return found.flat();
 }
 
-/** The message; for a bug with a prefix that says so. */
+/** The message; for a bug with a prefix. */
 export function errorText(error: unknown): string {
   const words = error instanceof Error ? error.message : String(error);
   return exitCodeOf(error) === EXIT.bug ? `the check itself failed: ${words}` : words;

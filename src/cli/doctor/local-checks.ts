@@ -19,8 +19,6 @@ import { TOKEN_FILE, WORKER_TOKEN_FILE } from "../target/token-file.ts";
 import { version } from "../version.ts";
 import { type CheckResult, errorText, note, ok, problem, warning } from "./finding.ts";
 
-// This machine: Node, the SQLite driver, and the room on the disk of the data.
-
 const OLDEST = [20, 19] as const;
 const LOW_SHARE = 0.05;
 const LOW_BYTES = 1e9;
@@ -41,7 +39,7 @@ export async function checkDisk(dir: string): Promise<CheckResult[]> {
   return [judgeDisk(bavail * bsize, blocks * bsize), ...(await brokenWrites(dir))];
 }
 
-/** A disk that fails is seen by writing to it, and by nothing else. */
+/** A failing disk is detected only by writing. */
 async function brokenWrites(dir: string): Promise<CheckResult[]> {
   const path = join(dir, `.probe-${randomBytes(6).toString("hex")}`);
   try {
@@ -61,7 +59,7 @@ async function brokenWrites(dir: string): Promise<CheckResult[]> {
   }
 }
 
-/** Some file systems do not say how large they are. */
+/** Some file systems do not report their size. */
 export function judgeDisk(free: number, whole: number): CheckResult {
   const share = whole > 0 ? free / whole : 1;
   const words = `${rounded(free)} free, ${Math.floor(share * 100)} %`;
@@ -76,8 +74,6 @@ function rounded(bytes: number): string {
     : showBytes(bytes);
 }
 
-// Settings: a file that can be read, variables that mean something, values that are allowed.
-
 export async function checkSettings({ given, io }: CommandContext): Promise<CheckResult[]> {
   const found: CheckResult[] = [];
   try {
@@ -90,7 +86,7 @@ export async function checkSettings({ given, io }: CommandContext): Promise<Chec
   return [...found, ...wrongVariables(io), ...unknownVariables(io.env).map((text) => note(text))];
 }
 
-/** Each variable by itself, and without the file, which has been checked. */
+/** Checks each variable by itself, without the file, which was already checked. */
 function wrongVariables(io: CommandContext["io"]): CheckResult[] {
   const alone = { ...io, cwd: "/dev/null", env: { ...io.env, PERDURE_CONFIG: undefined } };
   return KEYS.flatMap((key) => {
@@ -105,11 +101,9 @@ function wrongVariables(io: CommandContext["io"]): CheckResult[] {
   });
 }
 
-// The data directory: that it is there, can be written to, and is nobody else's business.
-
 const OTHERS = 0o077;
 
-/** `isServed`: a server is at work on it, whose database may be elsewhere. */
+/** `isServed`: a server is running on it; its database may be elsewhere. */
 export async function checkData(dir: DataDir, isServed: boolean): Promise<CheckResult[]> {
   const stat = statSync(dir.path, { throwIfNoEntry: false });
   if (stat === undefined || !stat.isDirectory() || (!isServed && !holdsData(dir))) {
@@ -129,7 +123,7 @@ function writable(dir: DataDir): CheckResult {
   }
 }
 
-/** Jobs may hold secrets, and who has a token may do what it allows. */
+/** Jobs may contain secrets, and tokens grant access. */
 function modes({ path, given }: DataDir): CheckResult[] {
   const tokens = [TOKEN_FILE, WORKER_TOKEN_FILE];
   const wanted = [".", "perdure.db", "perdure.db-wal", ...tokens, SECRET_FILE].flatMap((name) => {
@@ -147,12 +141,11 @@ function modes({ path, given }: DataDir): CheckResult[] {
   return wanted.length > 0 ? wanted : [ok("only its owner can read it")];
 }
 
-// The store behind data without a server: its schema, and whether SQLite finds the file sound. It is not brought
-// forward.
+// The store of data without a server: its schema, and the integrity of a SQLite file. Nothing is migrated.
 
 interface StoreCheckResult {
   readonly found: readonly CheckResult[];
-  /** It can be opened without changing it. */
+  /** It can be opened without a migration. */
   readonly isCurrent: boolean;
 }
 

@@ -1,4 +1,4 @@
-/** The server: that it answers, knows the token, is of our version, and has our time. */
+/** Checks of the server: that it answers and accepts the token, its version, secrets and clock. */
 
 import type { StoreTrouble } from "../../client/admin.ts";
 import type { PerdureClient } from "../../client/client.ts";
@@ -11,7 +11,7 @@ import { version } from "../version.ts";
 import { type CheckResult, errorText, note, ok, problem, warning } from "./finding.ts";
 
 const SKEW_MS = 2_000;
-/** Whoever asks a doctor does not want to wait for the dead. */
+/** Short, as an unreachable server is one of the findings. */
 const TIMEOUT = "5s";
 
 export function clientOf({ url, token, namespace }: Extract<Target, { kind: "server" }>): Promise<PerdureClient> {
@@ -25,7 +25,7 @@ export async function checkReach({ admin }: PerdureClient, url: string): Promise
     const found = await admin.version();
     return [answers, judgeVersion(found.version, found.api)];
   } catch (error) {
-    if (isAbout(error, "unauthorized", "forbidden")) return [answers]; // the check of the token tells
+    if (isAbout(error, "unauthorized", "forbidden")) return [answers]; // reported by the check of the token
     if (isAbout(error, "server_unreachable")) {
       return [problem(error.message, "start it with `perdure up` or `perdure server`, or check --server")];
     }
@@ -37,7 +37,7 @@ function isAbout(error: unknown, ...codes: readonly ErrorCode[]): error is Perdu
   return error instanceof PerdureError && codes.includes(error.code);
 }
 
-/** Who may not look has seen nothing wrong. */
+/** A check that the token does not allow is a note, not a problem. */
 export function ifAllowed(run: () => Promise<readonly CheckResult[]>): () => Promise<readonly CheckResult[]> {
   return async () => {
     try {
@@ -93,7 +93,7 @@ function judgeTrouble(store: string, { kind, cause, requests, forMs }: StoreTrou
   return problem(`the store of the server (${store}) is ${kind}: ${cause ?? "cause not reported"}; ${count}`, advice);
 }
 
-/** It works until its next start, which fails; and a secret that was replaced goes on signing. */
+/** A server with an unreadable secret file runs until its next start, which fails; and a replaced secret keeps signing. */
 export async function checkSecrets({ admin }: PerdureClient): Promise<CheckResult[]> {
   const { secretFault } = await admin.status();
   if (secretFault === undefined) return [note("the server does not report on its signing secrets")];
@@ -108,7 +108,7 @@ export async function checkClock({ admin }: PerdureClient): Promise<CheckResult[
   return [judgeClock(now, before, Date.now())];
 }
 
-/** What the way took is nobody's fault. */
+/** The duration of the request is not counted as a difference. */
 export function judgeClock(theirs: number, before: number, after: number): CheckResult {
   const off = theirs - (before + after) / 2;
   const doubt = (after - before) / 2;

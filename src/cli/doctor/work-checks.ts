@@ -1,4 +1,4 @@
-/** Jobs that are stuck: no worker for them, paused queues, silent workers. Of a long queue only the oldest jobs are read. */
+/** Checks for stuck jobs: no worker for them, paused queues, silent workers. Of a long queue only the oldest jobs are read. */
 
 import type { Perdure } from "../../core/api.ts";
 import { showMs } from "../../core/duration.ts";
@@ -15,11 +15,11 @@ const STUCK_MS = 60_000;
 /** Inputs may have a megabyte each. */
 const PAGE = 100;
 const PAGES = 10;
-/** Of a list that may be long. */
+/** Names shown of a long list. */
 const NAMED = 3;
 
 export async function checkWorkers({ workers, jobs }: WorkReader, now: number): Promise<CheckResult[]> {
-  // Before the workers: a job of one that started meanwhile is no orphan.
+  // Read before the workers, so that a job of a worker that started meanwhile is not reported.
   const running: JobWithWorker[] = [];
   for await (const { id, worker } of oldest({ jobs }, "running")) running.push({ id, worker });
   const missing = new Set(running.map(({ worker }) => worker));
@@ -41,7 +41,7 @@ export async function checkWorkers({ workers, jobs }: WorkReader, now: number): 
 /** A running job, without its input. */
 type JobWithWorker = Pick<JobInfo, "id" | "worker">;
 
-/** Running, as their rows say, in sessions that do not exist: as after rows were deleted, or a backup was restored in part. */
+/** Jobs running in sessions that do not exist, as after rows were deleted or a backup was restored in part. */
 function orphans(jobs: readonly JobWithWorker[]): CheckResult[] {
   if (jobs.length === 0) return [];
   const named = jobs.slice(0, NAMED).map(({ id }) => id);
@@ -53,7 +53,7 @@ function orphans(jobs: readonly JobWithWorker[]): CheckResult[] {
   return [problem(message, advice)];
 }
 
-/** The oldest jobs in a state, a bounded number of them. */
+/** The oldest jobs in a state, a limited number. */
 async function* oldest(
   { jobs }: Pick<WorkReader, "jobs">,
   state: "queued" | "running",
@@ -75,7 +75,7 @@ function silent({ id, name, running, renewedAt, endedAt }: SessionRow, state: st
   return [warning(`${many(running, "job")} run by ${name} (${id}), which is ${since}`, advice)];
 }
 
-/** The first of the jobs that wait in a lane, without its input, and how many there are. */
+/** The first job waiting in a lane, without its input, and the number of jobs. */
 interface WaitingJobs {
   readonly first: Pick<JobInfo, "id" | "namespace" | "kind" | "queue" | "labels" | "runAt">;
   count: number;
@@ -98,7 +98,7 @@ export async function checkQueues({ queues, workers, jobs }: WorkReader, now: nu
   }
   const isMore = read.value;
   const hasLive = await dropServed(due, workers, now);
-  // Where no worker is alive, one may be about to start.
+  // If no worker is alive, one may be about to start.
   const stuck = hasLive ? due : late;
   const found: CheckResult[] = [];
   let total = 0;
@@ -114,7 +114,7 @@ export async function checkQueues({ queues, workers, jobs }: WorkReader, now: nu
   return [ok(`${many(total, "job")} due, none for ${showMs(STUCK_MS)} without a worker`)];
 }
 
-/** Leaves the lanes that no live worker takes; whether there is a live one. */
+/** Removes the lanes that a live worker serves. Returns whether there is a live worker. */
 async function dropServed(
   lanes: Map<string, WaitingJobs>,
   workers: WorkReader["workers"],

@@ -1,4 +1,4 @@
-/** One command for several jobs: each is answered for itself, and what is wrong with one keeps no other from its turn. */
+/** Runs one command for several jobs: each has its own result, and an error of one does not stop the others. */
 
 import type { Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -11,7 +11,7 @@ import { stateWords } from "../output/job-text.ts";
 import { withPerdure } from "../target/target.ts";
 import { asReference, fullId } from "./job-reference.ts";
 
-/** All of them are checked before anything is done. They may be short. */
+/** The ids, all checked before anything is done. They may be short. */
 export function givenIds(given: Arguments, { usage }: Pick<CliCommand, "usage">): string[] {
   const ids = [...new Set(given.positionals)];
   if (ids.length === 0) throw usageError(`which jobs? Usage: ${usage}`);
@@ -50,18 +50,18 @@ export function forEach(
         }
       }
     } finally {
-      // Also what was done before the server went away.
+      // Includes what was done before the server became unreachable.
       if (isJson) out.json(answers);
     }
     return answers.every(({ ok }) => ok) ? EXIT.done : EXIT.failed;
   });
 }
 
-/** Searches at a time. */
+/** Concurrent searches. */
 const TOGETHER = 16;
 
-/** Before anything is done: one that is ambiguous ends the command. An id in full is not searched: a token that may submit and not
- *  read is enough for it. */
+/** Resolves all ids before anything is done; an ambiguous one ends the command. A full id is not searched, so a token that
+ *  may submit and not read is enough. */
 async function resolved(perdure: Perdure, texts: readonly string[]) {
   const few = limiter(TOGETHER);
   const found = await Promise.all(texts.map((text) => few(() => resolvedOne(perdure, text))));
@@ -78,7 +78,7 @@ async function resolvedOne(perdure: Perdure, text: string) {
   }
 }
 
-/** A client of another system may have chosen an id in the form of ours: it is used if no job has that id. */
+/** A client of another system may use ids in the format of ours; such an id is used if no job has it as its own. */
 async function acted(perdure: Perdure, id: string, act: (perdure: Perdure, id: string) => Promise<JobInfo>) {
   try {
     return await act(perdure, id);

@@ -1,4 +1,4 @@
-/** Which jobs a list shows: the options for it, the filter they make, and the pages of jobs. */
+/** The options for lists of jobs, the filter they make, and the pages of jobs. */
 
 import type { Perdure } from "../../core/api.ts";
 import { asOneOf } from "../../core/check.ts";
@@ -13,9 +13,9 @@ import { conflictError, usageError, valueError } from "../exit.ts";
 import { asReference, fullId } from "./job-reference.ts";
 
 const DEFAULT_LIMIT = 20;
-/** The most that the library returns in one call. */
+/** The maximum of one call of the library. */
 const MAX_LIMIT = 1_000;
-/** Inputs of jobs may have a megabyte each: with `--all` few of them are in memory at once. */
+/** Inputs may have a megabyte each, so with `--all` few jobs are in memory at once. */
 const ALL_PAGE = 100;
 
 const FILTER_OPTIONS = FILTER_RULES.flatMap(([, { cli, wire }]): CommandOption[] => {
@@ -38,7 +38,7 @@ export const LIST_OPTIONS: readonly CommandOption[] = [
 
 interface JobListRequest {
   readonly filter: JobsFilter;
-  /** The job that those of the list were made from. */
+  /** The job that the listed jobs were made from. */
   readonly origin?: string;
   readonly all: boolean;
 }
@@ -60,7 +60,7 @@ export function readPages(given: Arguments, now: number): JobListRequest {
   return { filter, all, origin: asReference(origin) };
 }
 
-/** The value of one field of the filter; undefined where its option was not given. */
+/** The value of one field of the filter; undefined if its option was not given. */
 function optionValue(given: Arguments, { name, form }: FilterOption, now: number): unknown {
   if (typeof form === "object" && "flag" in form) return given.flag(name) ? form.flag : undefined;
   if (form === "instant") return instantOf(given, name, now);
@@ -85,7 +85,7 @@ function filled(name: string, text: string): string {
   throw usageError(`--${name}: must be a text of 1 to 500 characters`);
 }
 
-/** The filter with whole ids, however jobs were named. */
+/** The filter with full ids, however jobs were named. */
 export async function withWholeIds(
   perdure: Perdure,
   { filter, origin }: Pick<JobListRequest, "filter" | "origin">,
@@ -100,7 +100,7 @@ export async function withWholeIds(
   return whole;
 }
 
-/** A job that was deleted may have left others behind. */
+/** A deleted job may still have children and copies. */
 async function relatedId(perdure: Perdure, text: string): Promise<string> {
   try {
     return await fullId(perdure, text);
@@ -110,14 +110,14 @@ async function relatedId(perdure: Perdure, text: string): Promise<string> {
   }
 }
 
-/** A search by a pattern checks some thousands of jobs in a call: this many calls for a page that is not full yet. */
+/** A search by pattern checks a few thousand jobs per call; this limits the calls for one page. */
 const MAX_CALLS = 20;
 
 /** One page of jobs, or all pages one after the other. */
 export class JobListing {
-  /** Where the next page begins; null at the end of the list. Known when the jobs have been read. */
+  /** The cursor of the next page; null at the end. Known when the jobs have been read. */
   next: string | null = null;
-  /** Fewer jobs than requested, though there may be more: the search reached its limit of calls. */
+  /** Fewer jobs than requested, because the limit of calls was reached; there may be more. */
   isShort = false;
   readonly #perdure: Perdure;
   readonly #pages: JobListRequest;
@@ -147,12 +147,13 @@ export class JobListing {
 const AGO = /^\d{1,15}(\.\d{1,6})?\s*(ms|s|m|h|d)$/;
 const DATE = /^\d{4}-\d{2}-\d{2}(T\d{2}:\d{2}(:\d{2}(\.\d{1,9})?)?(Z|[+-]\d{2}:\d{2})?)?$/;
 
-/** An instant as people write it: `30m` ago, or a date and time. In milliseconds UTC. Without a zone it is local time, and a date alone is its beginning. */
+/** An instant in milliseconds UTC from `30m` (ago) or a date and time. Without a zone it is local time; a date alone is its
+ *  beginning. */
 export function instantOf(given: Arguments, name: string, now: number): number | undefined {
   const text = given.text(name)?.trim();
   if (text === undefined) return undefined;
   if (AGO.test(text)) return now - toMs(text, `--${name}`);
-  // Node takes a date alone for UTC, and with a time for local.
+  // Node reads a date alone as UTC, and one with a time as local.
   const at = DATE.test(text) ? Date.parse(text.includes("T") ? text : `${text}T00:00`) : Number.NaN;
   if (!Number.isNaN(at)) return at;
   throw valueError(`--${name}`, text, "a time ago, such as 30m, or an instant, such as 2026-11-16T09:00:00Z");

@@ -1,6 +1,7 @@
-/** Finds the job that a command-line argument refers to. In this order: the full id; an id or name of another system;
- *  the beginning of an id; the name of a job. The first that finds a job counts, an ambiguous one is refused with the
- *  candidates. Everything is found by indexes. */
+/** Finds the job that an argument refers to: 1. the full id 2. an id or name of another system 3. the beginning of an id,
+ *  with or without `job_` 4. the name of a job; one made by `resubmit` only if no other job has it. The first step that
+ *  finds a job counts; if it finds several, they are listed in an error. All steps use indexes, within the namespace of the
+ *  command. */
 
 import type { Perdure } from "../../core/api.ts";
 import { PerdureError, show } from "../../core/errors.ts";
@@ -12,12 +13,6 @@ import { originOf } from "../../dialects/shared.ts";
 import { isId } from "../../lib/id.ts";
 import { usageError } from "../exit.ts";
 
-// What stands for a job wherever a command takes one, in this order: 1. its id in full 2. the id or the name that
-// another system uses for it 3. the beginning of its id, with or
-// without `job_` 4. its name; a job that `resubmit` made from another counts only where no other has the name The
-// first of these that finds a job counts. One that finds several is refused with the candidates: nothing is guessed.
-// All of it is found by indexes, never by a scan, in the namespace of the command.
-
 /** For the help of every command that takes a job. */
 export async function referenceHelp(): Promise<string> {
   const { REFERENCE_TEXTS } = await dialects();
@@ -27,29 +22,29 @@ export async function referenceHelp(): Promise<string> {
   );
 }
 
-/** Loaded when needed: most commands refer to no job, and all readers of foreign documents take longer to load than they run. */
+/** Loaded when needed: the readers of other systems take longer to load than most commands run. */
 const dialects = () => import("../../dialects/registry.ts");
 
 const FEWEST = 4;
 const SHORT_ID = /^(?:job_)?[0-7][0-9a-hjkmnp-tv-z]{3,25}$/;
-/** Candidates that an error names. */
+/** Candidates shown in an error. */
 const SHOWN = 5;
-/** Most names are those of one job; some are those of thousands. */
+/** Most names belong to one job; some belong to thousands. */
 const NAMED_PAGE = 20;
-/** A page may be empty where a token may see few of the jobs. */
+/** Pages may be empty if a token may read few of the jobs. */
 const MAX_PAGES = 20;
 
 export function isReference(text: unknown): text is string {
   return typeof text === "string" && text.trim() === text && isName(text, MAX_KEY);
 }
 
-/** Text that may stand for a job. Which job, if any, is known when somebody is asked. */
+/** Checks the form of a reference; the job is looked up later. */
 export function asReference(text: string): string {
   if (isReference(text)) return text;
   throw usageError(`${show(text)} is neither the id nor the name of a job; see \`perdure ps\``);
 }
 
-/** The whole id of the one job that is meant. An id in full needs no token that may read. */
+/** The full id of the one matching job. A full id requires no token that may read. */
 export async function fullId(perdure: Pick<Perdure, "job" | "jobs">, text: string): Promise<string> {
   const isWhole = isId(text, "job");
   const missing = isWhole ? await missingError(perdure, text) : null;
@@ -58,7 +53,7 @@ export async function fullId(perdure: Pick<Perdure, "job" | "jobs">, text: strin
   const keys = submitKeysOf(text).map((key) => ({ key }));
   const byKey = onlyOne(text, await found(perdure, keys));
   if (byKey !== null) return byKey;
-  // Nobody names a job by the id of another one.
+  // A full id is never the name of another job.
   if (missing !== null) throw missing;
   const byId = SHORT_ID.test(text) ? onlyOne(text, await found(perdure, [{ id: text }])) : null;
   if (byId !== null) return byId;
@@ -68,7 +63,7 @@ export async function fullId(perdure: Pick<Perdure, "job" | "jobs">, text: strin
   throw new PerdureError("job_not_found", notFound(text));
 }
 
-/** Null where the job exists, or the token may not read. */
+/** Null if the job exists, or the token may not read it. */
 async function missingError(perdure: Pick<Perdure, "job">, id: string): Promise<PerdureError | null> {
   try {
     await nullIfForbidden(perdure.job(id));
@@ -79,13 +74,13 @@ async function missingError(perdure: Pick<Perdure, "job">, id: string): Promise<
   }
 }
 
-/** All that fit any of the filters, each once; of very many, more than an error names. */
+/** All jobs that match any of the filters, each once; at most one more than an error shows. */
 async function found(perdure: Pick<Perdure, "jobs">, filters: readonly JobsFilter[]): Promise<readonly JobInfo[]> {
   const lists = await Promise.all(filters.map((filter) => listed(perdure, { ...filter, limit: SHOWN + 1 })));
   return [...new Map(lists.flatMap(({ jobs }) => jobs).map((job) => [job.id, job])).values()];
 }
 
-/** A job keeps its name when others are made from it, which have the same one. They have it only where it is gone. */
+/** Copies have the name of their original. They count only if the original was deleted. */
 async function named(perdure: Pick<Perdure, "jobs">, name: string): Promise<readonly JobInfo[]> {
   const isFirst = (job: JobInfo) => originOf(job) === null;
   const { jobs, isCut } = await listed(perdure, { name, limit: NAMED_PAGE }, isFirst);
@@ -96,7 +91,7 @@ async function named(perdure: Pick<Perdure, "jobs">, name: string): Promise<read
   return first.length > 0 ? first : jobs;
 }
 
-/** Page by page, until there are more that count than an error names. */
+/** Reads page by page, until there are more matches than an error shows. */
 async function listed(
   perdure: Pick<Perdure, "jobs">,
   filter: JobsFilter,
@@ -132,9 +127,7 @@ function notFound(text: string): string {
   return `no job has the id or name ${show(text)}${hint}`;
 }
 
-// For commands of which reading is only a part: a token that may not read does the rest all the same.
-
-/** Null where the token may not read it. */
+/** Null if the token may not read it: for commands that only in part read, and whose other part still works. */
 export async function nullIfForbidden<T>(read: Promise<T>): Promise<T | null> {
   try {
     return await read;

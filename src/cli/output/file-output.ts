@@ -36,7 +36,7 @@ interface FileDestination {
   readonly path: string;
 }
 
-/** Returns the number of bytes. `bytes` is called only when they can be written, because an opened source must be read. */
+/** Returns the number of bytes. `read` is called only when they can be written, because an opened source must be read. */
 export async function saveAs(
   read: () => Promise<AsyncIterable<Uint8Array>>,
   { given, path }: FileDestination,

@@ -8,14 +8,14 @@ export class ProgressPrinter {
   readonly #note: (text: string) => void;
   #printed: number;
 
-  /** `printed`: the last attempt that needs no line. */
+  /** `printed`: the last attempt that was already printed. */
   constructor(job: JobHandle<unknown>, note: (text: string) => void, printed: number) {
     this.#job = job;
     this.#note = note;
     this.#printed = printed;
   }
 
-  /** Prints a line for each attempt that has ended since. */
+  /** Prints a line for each attempt that ended since the last call. */
   async report(): Promise<void> {
     for (const attempt of (await this.#job.explain()).attempts) {
       const line = attempt.attempt > this.#printed ? attemptLine(attempt) : null;
@@ -34,7 +34,7 @@ export function attemptLine(attempt: ProgressAttempt): string | null {
   return `attempt ${numberOf(attempt)} ${whatHappened(attempt)}${countedAs(attempt)}${whatFollows(attempt)}`;
 }
 
-/** Beside the limit, where the attempts that count are those that were made. */
+/** With the limit, if every attempt so far is counted. */
 function numberOf({ attempt, charge }: ProgressAttempt): string {
   return charge?.to === "maxAttempts" && charge.used === attempt ? `${attempt}/${charge.limit}` : String(attempt);
 }
@@ -67,7 +67,7 @@ function causeOf(message: string): string {
   return message.replace(/^((?:exit code|signal) \w+): (.+)$/s, "$1 ($2)");
 }
 
-/** Printed if the number of the attempt does not show it. */
+/** Empty if the number of the attempt shows it. */
 function countedAs({ attempt, charge, verdict }: ProgressAttempt): string {
   if (charge === null) return verdict === "retry" || verdict === "block" ? " (not counted as an attempt)" : "";
   const { to, used, limit } = charge;
@@ -81,7 +81,7 @@ function whatFollows({ verdict, delay }: ProgressAttempt): string {
   return `; retrying ${delay === null || delay.delayMs === 0 ? "now" : `in ${showDelay(delay.delayMs)}`}`;
 }
 
-/** With a decimal from a second on, so that a column of them can be compared. */
+/** With one decimal from a second on, so that delays in a column can be compared. */
 function showDelay(ms: number): string {
   return ms >= 1_000 && ms < 60_000 ? `${(ms / 1_000).toFixed(1)} s` : showMs(ms);
 }

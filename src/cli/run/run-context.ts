@@ -22,7 +22,7 @@ export function attempts(count: number): string {
   return `${count} ${count === 1 ? "attempt" : "attempts"}`;
 }
 
-/** Starts a new line first where the command's last one has no end. */
+/** Starts a new line first if the command's last line is not ended. */
 export function noteWriter({ given, out }: CommandContext, live: LiveOutput): RunContext["note"] {
   return (text) => {
     if (given.flag("quiet")) return;
@@ -31,13 +31,13 @@ export function noteWriter({ given, out }: CommandContext, live: LiveOutput): Ru
   };
 }
 
-// How a job's end becomes the end of `perdure run`: the command's own exit code where there is one.
+// The exit code of `perdure run`: the command's own exit code, if there is one.
 
-/** What shells and `timeout` use. */
+/** As in shells and `timeout`. */
 export const EXIT_CODES = { timeout: 124, ours: 125, notRunnable: 126, notFound: 127, interrupted: 130 } as const;
 
 export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): number {
-  // Also where the command's verdict was "completed" and its exit code another.
+  // Also if the verdict was "completed" and the exit code was not 0.
   if (job.state === "succeeded") return 0;
   if (job.state === "cancelled") return EXIT_CODES.interrupted;
   const last = attempts.findLast((attempt) => attempt.failure !== null);
@@ -46,11 +46,11 @@ export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): nu
   if (failure === null || job.reason === "lost" || job.reason === "poison") return EXIT_CODES.ours;
   if (failure.name === "WorkingDirectoryError") return EXIT_CODES.notRunnable;
   if (failure.name === "SpawnError") return failure.code === "ENOENT" ? EXIT_CODES.notFound : EXIT_CODES.notRunnable;
-  // A verdict "failed" beside exit code 0 is a failure all the same.
+  // A verdict "failed" with exit code 0 is still a failure.
   return failure.exitCode === null || failure.exitCode === 0 ? 1 : failure.exitCode;
 }
 
-/** Prints how the job ended, with --json also as one object, and returns the exit code. `asked`: that of a signal. */
+/** Prints how the job ended, with --json also as one object, and returns the exit code. `asked`: the exit code of a signal. */
 export async function reportEnd(
   { perdure, context, live, note }: RunContext,
   job: JobHandle<unknown>,
@@ -61,7 +61,7 @@ export async function reportEnd(
   const exitCode = asked ?? exitCodeOfJob(info, rows);
   const took = info.finishedAt === null ? "" : `, ${showMs(info.finishedAt - info.submittedAt)}`;
   const how = info.reason === null ? info.state : `${info.state} (${info.reason})`;
-  // Only a name that was given: one made from the command is nothing new.
+  // Only an explicit name: one made from the command adds nothing.
   const named = info.name === madeName(info) ? "" : ` (${info.name})`;
   note(`${job.id}${named}: ${how} after ${attempts(info.attempt)}${took}`);
   if (!given.flag("json")) return exitCode;

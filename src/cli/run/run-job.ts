@@ -1,5 +1,5 @@
-/** `perdure run`: submits the command or resumes its job, shows its output and one line per attempt, and reports how it
- *  ended. The same here and on a server; `RunPlace` is what differs. */
+/** `perdure run`: submits the command or resumes its job, shows its output and one line per attempt, and reports its end.
+ *  The same for a job here and on a server; `RunPlace` is the difference. */
 
 import { createHash, randomBytes } from "node:crypto";
 import type { JobHandle } from "../../core/api/jobs.ts";
@@ -22,7 +22,7 @@ import { type RunRequest, submitOrResume } from "./submit-or-resume.ts";
 import { reportIfWaiting } from "./why-waiting.ts";
 
 export const DEFAULT_QUEUE = "default";
-/** A job without a key cannot be resumed: what a killed process left behind expires. */
+/** A job without a key cannot be resumed: it expires if its process was killed. */
 const ABANDONED_AFTER = "1h";
 
 type ShowOutput = (chunk: OutputChunk) => Promise<void> | undefined;
@@ -31,7 +31,7 @@ type ShowOutput = (chunk: OutputChunk) => Promise<void> | undefined;
 interface RunPlace {
   open(use: (perdure: Perdure) => Promise<number>): Promise<number>;
   readonly submit: Pick<SubmitOptions, "queue" | "expireIn">;
-  /** Starts our own worker, which shows the output as it comes. Null: others run the job, and its output is read. */
+  /** Starts a worker in this process, which shows the output. Null: other workers run the job, and its output is read. */
   readonly work: ((perdure: Perdure, show: ShowOutput) => Promise<WorkerHandle>) | null;
   /** Printed when a new job is stored. */
   readonly submitted: string | null;
@@ -61,7 +61,7 @@ function here(
   key: string | undefined,
   note: RunContext["note"],
 ): RunPlace {
-  // A queue of its own, so that no other `perdure run` on this data takes the job; by its key it is found again.
+  // Its own queue, so that no other `perdure run` on this data takes the job. With a key the queue is the same each time.
   const queue = runQueue(
     key === undefined ? randomBytes(8).toString("hex") : createHash("sha256").update(key).digest("hex"),
   );
@@ -94,8 +94,8 @@ function onServer({ given }: CommandContext, target: ServerTarget): RunPlace {
   };
 }
 
-/** Until the job has ended (null), or until this process must stop: then the job was cancelled, or left. `ended`: attempts that
- *  ended before. */
+/** Returns null when the job has ended, or the signal on which this process must stop: the job was then cancelled or left
+ *  running. `ended`: attempts that had ended before. */
 async function follow(
   run: RunContext,
   place: RunPlace,
@@ -144,7 +144,7 @@ async function follow(
   }
 }
 
-/** The job may have ended in the meantime. */
+/** Ignores the error of a job that has ended meanwhile. */
 function unlessEnded(error: unknown): void {
   if (!(error instanceof PerdureError) || error.code !== "wrong_state") throw error;
 }

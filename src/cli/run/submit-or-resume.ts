@@ -1,4 +1,4 @@
-/** Submits the command as a job, or finds the job that its key already names, and resumes or redrives it. */
+/** Submits the command as a job; if its key exists, resumes or redrives that job. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import { toMs } from "../../core/duration.ts";
@@ -22,7 +22,7 @@ export interface RunRequest {
   readonly timeout: TimeText | undefined;
   readonly key: string | undefined;
   readonly name: string | undefined;
-  /** The options that were given: with --again, the redrive changes these. */
+  /** The given options: with --again the redrive applies them. */
   readonly changes: RedriveChanges;
   /** The standard input of the command. */
   readonly piped: PipedInput | null;
@@ -32,9 +32,9 @@ type RunJobHandle = JobHandle<unknown>;
 
 export interface SubmittedRun {
   readonly job: RunJobHandle;
-  /** Its attempts that had ended before. */
+  /** Attempts that had ended before. */
   readonly ended: number;
-  /** Not null: the job had ended before, and that was printed. */
+  /** Not null if the job had already ended, which was printed. */
   readonly exitCode: number | null;
 }
 
@@ -87,8 +87,8 @@ async function submitted(
   }
 }
 
-/** The job with this key, where it has stored standard input and nothing is piped this time: it keeps that input. Null: the
- *  submit decides. */
+/** The job with this key, if it has stored standard input and nothing is piped now: it keeps that input. Null: the submit
+ *  decides. */
 async function withStoredInput(
   { perdure, note }: RunContext,
   key: string,
@@ -133,7 +133,7 @@ function reportResumed(
   }
 }
 
-/** The job with this key had ended before. */
+/** Reports a job with this key that had already ended. */
 async function reportEnded(here: RunContext, job: RunJobHandle, { state }: JobInfo): Promise<number> {
   for (const line of (await job.explain()).text.split("\n")) here.note(line);
   if (state !== "succeeded") here.note("To redrive the job, add --again.");

@@ -1,5 +1,5 @@
-/** Prints once why a job does not start, where a person can fix it: no worker takes it, or its queue is paused. A hint:
- *  where the server does not show its workers or queues, nothing is printed. */
+/** Prints once why a job does not start, if a person can fix it: no worker takes it, or its queue is paused. Only a hint:
+ *  nothing is printed if the server does not list its workers or queues. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
@@ -40,7 +40,7 @@ export async function reportIfWaiting(
     const words = lack.words(at);
     if (words !== null) note(`${job.id}: waiting: ${words}`);
   } catch {
-    // Only the hint is missing.
+    // Errors only suppress the hint.
   }
 }
 
@@ -55,7 +55,7 @@ async function isPausedQueue(perdure: Pick<Perdure, "queues">, name: string): Pr
 
 type JobNeeds = Pick<JobInfo, "namespace" | "kind" | "queue" | "labels">;
 
-/** What the job lacks to start, found from workers that are read one after the other and not kept. */
+/** Finds what the job lacks to start. Workers are read one by one and not kept. */
 export class MissingWorker {
   readonly #job: JobNeeds;
   readonly #sizeless: JobNeeds;
@@ -68,7 +68,7 @@ export class MissingWorker {
     this.#sizeless = { ...job, labels: Object.fromEntries(labelsBesideSize(job)) };
   }
 
-  /** Some worker takes the job: there is no need to read on. */
+  /** Some worker takes the job, so reading can stop. */
   get isServed(): boolean {
     return this.#isServed;
   }
@@ -77,7 +77,7 @@ export class MissingWorker {
     return this.#isTaken;
   }
 
-  /** A worker that has gone silent is ended by its server. */
+  /** A silent worker counts, until its server ends it. */
   meet(worker: SessionRow): void {
     if (worker.endedAt !== null || worker.drainingAt !== null) return;
     const { namespace, kind } = this.#job;
@@ -86,7 +86,7 @@ export class MissingWorker {
     this.#isOnlySize ||= serves(worker, this.#sizeless);
   }
 
-  /** Null where some worker takes the job. */
+  /** Null if some worker takes the job. */
   words(at: TargetKind = "server"): string | null {
     if (this.#isServed) return null;
     const job = this.#job;
@@ -98,7 +98,7 @@ export class MissingWorker {
     return `no worker is large enough for ${showResources(needs)}; ${larger}`;
   }
 
-  /** Most workers take commands, so their kind is not named. */
+  /** Most workers take commands, so their kind is left out. */
   #nobody(): string {
     const { kind } = this.#job;
     return kind === "exec" || this.#isTaken

@@ -1,5 +1,6 @@
-/** Where files of attempts are kept (database or directory), for a server and for a store that a command opens
- *  itself. */
+/** Where files of attempts are stored, for a server and for a command that opens the store itself. SQLite: in a directory
+ *  beside the file. PostgreSQL: in the database, or in a directory that all servers share, which a marker file in it proves
+ *  at the start. */
 import { randomBytes } from "node:crypto";
 import { join, resolve } from "node:path";
 import { artifactsDir, copiedOutputs } from "../../embedded/job-outputs.ts";
@@ -14,12 +15,8 @@ import { CliError, EXIT, usageError } from "../exit.ts";
 import { NOTE_BYTES, readBounded, readNote } from "../input/read-file.ts";
 import type { StoreTarget } from "../target/store-target.ts";
 
-// Where a server keeps the files of attempts. With SQLite: in a directory. With PostgreSQL: in the database, so that
-// every server has them, or in a directory that all servers share; that they do is checked at the start, by a mark in
-// it.
-
 const MARK = ".perdure-outputs";
-/** Of the store: what its servers agreed on. */
+/** The setting in the store that all its servers agree on. */
 const SETTING = "outputs";
 
 export function outputsOf(given: string | undefined, cwd: string, db: string) {
@@ -28,7 +25,7 @@ export function outputsOf(given: string | undefined, cwd: string, db: string) {
       if (given === "database") {
         throw usageError("--outputs: SQLite does not store files; pass a directory, or use PostgreSQL");
       }
-      // Beside the database, where the embedded engine has them too.
+      // Beside the database, as in the embedded engine.
       return directoryBlobs(given === undefined ? artifactsDir({ url: db }).dir : resolve(cwd, given));
     }
     const isDatabase = given === undefined || given === "database";
@@ -40,12 +37,12 @@ export function outputsOf(given: string | undefined, cwd: string, db: string) {
   };
 }
 
-/** The same for all who see the same directory. */
+/** The id of the directory, the same for all that share it. */
 function markOf(dir: string): string {
   const path = join(dir, MARK);
   try {
     makeFolderDurablySync(dir);
-    // All servers agree on it from now on, so it must be found again after a power cut.
+    // All servers depend on it from now on, so it must survive a power cut.
     writeDurably(path, randomBytes(16).toString("hex"), { replace: false });
   } catch (error) {
     throw usageError(`--outputs: cannot write to ${dir}: ${(error as Error).message}`);
@@ -62,11 +59,7 @@ function disagreement(agreed: string, given: string | undefined): string {
   return `--outputs: the servers of this database keep files of attempts ${others}; got ${given ?? "nothing"}. ${advice}`;
 }
 
-// Where files of attempts lie, for a command that opens the store itself: beside a SQLite file; with PostgreSQL where
-// its servers keep them, in the database or in a directory that they share.
-
-/** For those who only read: nothing is agreed on or created, and files that are out of reach are an error only to whoever
- *  asks for them. */
+/** For commands that only read: nothing is agreed on or created, and unreachable files are an error only when they are read. */
 export function readableOutputs(target: StoreTarget, given: string | undefined, cwd: string) {
   return async (store: Store): Promise<Blobs> => {
     const here = directoryOf(target, given, cwd);
@@ -78,7 +71,7 @@ export function readableOutputs(target: StoreTarget, given: string | undefined, 
   };
 }
 
-/** For `perdure run`, whose attempts write here. */
+/** For `perdure run`, whose attempts write files here. */
 export function workingOutputs(target: StoreTarget, config: Config, cwd: string) {
   const given = config.text("server.outputs");
   return async (store: Store): Promise<Blobs & AttemptDirectories> => {
@@ -93,7 +86,7 @@ function both(local: Blobs & AttemptPlaces, kept: Blobs, maxBytes: number): Blob
   return copiedOutputs({ local, kept, clock: systemClock, maxBytes });
 }
 
-/** Of SQLite, where a server has them too; beside PostgreSQL, where attempts work before their files are kept. */
+/** With SQLite the same directory as a server; with PostgreSQL, where attempts work before their files are stored. */
 function directoryOf({ url, dir }: StoreTarget, given: string | undefined, cwd: string): Blobs & AttemptPlaces {
   if (isPostgres(url)) return directoryBlobs(join(dir.path, "artifacts"));
   const isNamed = given !== undefined && given !== "database";

@@ -7,8 +7,6 @@ import type { Config } from "../config/config.ts";
 import type { SettingKey } from "../config/settings.ts";
 import type { Io } from "../io.ts";
 
-// Which settings the commands that serve and work take.
-
 export const SERVER_KEYS = [
   ...(["data", "db", "schema", "server.host", "server.port", "server.tls.cert", "server.tls.key"] as const),
   ...(["server.insecure", "server.allowHosts", "server.bodyLimit", "server.maxConnections"] as const),
@@ -19,7 +17,7 @@ export const SERVER_KEYS = [
   ...DIALECT_SETTINGS.map(({ key }) => key),
 ] as const satisfies readonly SettingKey[];
 
-/** What a worker is, whoever starts it. */
+/** Settings of a worker, however it is started. */
 export const WORKER_KEYS = [
   ...(["worker.concurrency", "worker.tasks", "worker.kinds", "worker.queues", "worker.labels"] as const),
   ...(["worker.runtimes", "worker.name", "worker.grace", "worker.allowEnv", "worker.allowAddresses"] as const),
@@ -35,14 +33,14 @@ export const WORKER_KEYS = [
   ...(["worker.scratchAge", "worker.scratchLimit"] as const),
 ] as const satisfies readonly SettingKey[];
 
-/** How a worker finds its server, and what it tells. */
+/** Settings of the connection to the server, and of the log. */
 export const LINK_KEYS = [
   ...(["data", "url", "token", "tokenFile", "namespace", "server.logLevel", "server.logFormat"] as const),
 ] as const satisfies readonly SettingKey[];
 
-// The log of a server or worker process: to stderr, so that stdout holds what was asked for.
+// Server and worker processes log to stderr, so that stdout has only results.
 
-/** `role`: of the processes of `perdure up`, which one speaks. */
+/** `role`: which process of `perdure up` logs. */
 export function processLog(config: Config, io: Io, role: "server" | "worker"): ServerLog {
   const log = createLog({
     write: (line) => void io.stderr.write(line),

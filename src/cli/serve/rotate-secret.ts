@@ -1,4 +1,6 @@
-/** `perdure token rotate-secret`: adds a new signing secret to the file, or with --force replaces a lost one. */
+/** `perdure token rotate-secret`: adds a new signing secret to the file before the old one, or with --force replaces a lost
+ *  one. Only the file changes, so neither server nor database is needed: running servers reload it, and the server that
+ *  first signs with the new secret stores its fingerprint. */
 import { statSync } from "node:fs";
 import { dirname } from "node:path";
 import { thisUser } from "../../embedded/options.ts";
@@ -15,31 +17,27 @@ import { refusePassword } from "../target/target.ts";
 import { openSecretFile, rotated, writeSecretFile } from "./secret-file.ts";
 import { GRACE_MS, givenSecrets, SETTING, secretFileOf, secretReplaced } from "./signing.ts";
 
-// Replaces the signing secret of the servers that use a file: a new one is written before the old, and running
-// servers read the file again by themselves. Only the file is changed, so it works with and without a server, and
-// needs no database; the store learns of the new fingerprint from the server that signs with it.
-
-/** Time to bring the file to all servers of a PostgreSQL database before the first of them signs with it. */
+/** Time to copy the file to all servers of a PostgreSQL database before the first of them signs with it. */
 const SHARED_AFTER_MS = 600_000;
 
 interface RotateSecretRequest {
   readonly dir: DataDir;
   readonly cwd: string;
   readonly now: number;
-  /** When the new secret begins to sign; undefined: at once, or after ten minutes where several servers may share the old. */
+  /** When the new secret starts to sign; undefined: now, or in ten minutes if several servers may share the old one. */
   readonly afterMs: number | undefined;
   readonly graceMs: number | undefined;
-  /** There may be no file. */
+  /** The file may be missing. */
   readonly force: boolean;
 }
 
 export interface SecretRotation {
   readonly file: string;
   readonly signsFrom: number;
-  /** Until when the one before is accepted; null: there was none. */
+  /** Until when the previous secret is accepted; null: there was none. */
   readonly until: number | null;
   readonly isShared: boolean;
-  /** What the file holds now, the newest first. */
+  /** The content of the file now, newest first. */
   readonly secrets: readonly Secret[];
 }
 
@@ -70,7 +68,7 @@ function ownerAround(file: string): FileOwner | undefined {
   return statSync(dirname(file), { throwIfNoEntry: false });
 }
 
-/** Its server must be able to read it: a file of this user would keep the old secret in use, and the server from its next start. */
+/** The server must be able to read the new file; otherwise it keeps the old secret, and fails at its next start. */
 function requireGivable(file: string, owner: FileOwner | undefined): void {
   const me = process.geteuid?.();
   if (owner === undefined || me === undefined || me === 0 || me === owner.uid) return;
@@ -80,11 +78,11 @@ function requireGivable(file: string, owner: FileOwner | undefined): void {
   );
 }
 
-// A signing secret that is lost: the file gets a new one, and the store the fingerprint of it, or no server could
-// start. The store is the one that the directory's server uses, whatever server the environment names for other
-// commands. It is opened before the file is written: where it cannot be reached, nothing is changed.
+// Replaces a lost signing secret: the file gets a new one, and the store its fingerprint, as otherwise no server could start.
+// The store is the one that the directory's server uses, whatever the environment names. It is opened before the file is
+// written, so if it is unreachable nothing changes.
 
-/** Between the two writes a crash leaves a file that the store does not know: the same command again finishes it. */
+/** After a crash between the two writes the store does not know the file: running the command again repairs it. */
 export async function replaceLostSecret(
   context: CommandContext,
   config: Config,
@@ -103,7 +101,7 @@ export async function replaceLostSecret(
   });
 }
 
-/** `--data` and `--db` may stand together: the one has the file, the other the jobs. */
+/** `--data` and `--db` may be combined here: one has the file, the other the jobs. */
 function storeOf(context: CommandContext, config: Config, dir: DataDir): StoreTarget {
   const db = config.text("db");
   const [data, from] = [config.sourceOf("data"), config.sourceOf("db")];
@@ -117,7 +115,8 @@ function storeOf(context: CommandContext, config: Config, dir: DataDir): StoreTa
   return dataTarget(dir, "");
 }
 
-/** It signs with what it has in memory, and would be out of service, or take the new secret for somebody else's. */
+/** A running server signs with the secret in its memory; it would stop working, or take the new secret for that of another
+ *  database. */
 function refuseServed({ url, dir }: StoreTarget): void {
   const places = isPostgres(url) ? [dir.path] : [dir.path, dirname(url)];
   const live = places.map((path) => liveServer(path)).find((found) => found !== null);

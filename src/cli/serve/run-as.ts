@@ -1,6 +1,6 @@
-/** The user that commands run as. Commands that others submit have the rights of that user, and the user of a server can read
- *  its database and its admin token. A server or worker of root therefore runs commands as another user by default: `perdure`
- *  if it exists, else `nobody`. If that is not possible, a note says what to do. */
+/** The user that commands run as. Submitted commands have the rights of that user, and the user of a server can read its
+ *  database and admin token. A server or worker of root therefore runs commands as another user by default: `perdure` if it
+ *  exists, else `nobody`. If that is not possible, a note describes what to do. */
 import { dirname, resolve } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
 import { defaultDir } from "../../worker/connect-worker.ts";

@@ -1,6 +1,6 @@
-/** The file `secret` in a data directory: the signing secrets of its servers. One secret per line, the newest first, with the time
- *  from which it signs and the time until which it is accepted; an operator may also write it, with only a secret in it. Whoever can read
- *  it can act as any worker and any running command, so a file that others may read is refused. */
+/** The file `secret` in a data directory: the signing secrets of its servers, one per line, newest first, with the times
+ *  from which each signs and until which it is accepted. An operator may write it with only a secret. A file that others may
+ *  read is refused: its reader can act as any worker and any running command. */
 import { randomBytes } from "node:crypto";
 import { closeSync, fstatSync } from "node:fs";
 import type { Secret } from "../../server/key-ring.ts";
@@ -11,7 +11,7 @@ import { NOTE_BYTES, openPlainSync, readOpen } from "../input/read-file.ts";
 import { isCredential } from "../target/token-file.ts";
 
 export const SECRET_FILE = "secret";
-/** Of one file: a secret that is replaced this often within its grace is dropped early. */
+/** Secrets per file: after more rotations within the grace time the oldest are dropped early. */
 export const MAX_SECRETS = 8;
 
 const OTHERS = 0o077;
@@ -25,16 +25,16 @@ export function newSecret(): string {
 
 export interface SecretFile {
   readonly secrets: Secret[];
-  /** Of the open file: a link may lead to that of somebody else. */
+  /** The owner of the open file, as a link may lead to a file of another user. */
   readonly owner: FileOwner;
 }
 
-/** Those in a file; null if there is no such file. */
+/** The secrets in a file; null if it does not exist. */
 export function readSecretFile(path: string): Secret[] | null {
   return openSecretFile(path)?.secrets ?? null;
 }
 
-/** The same with its owner, for whoever replaces it. */
+/** The same with its owner, for a caller that replaces the file. */
 export function openSecretFile(path: string): SecretFile | null {
   let file: number;
   try {
@@ -60,7 +60,7 @@ export function openSecretFile(path: string): SecretFile | null {
   }
 }
 
-/** `SECRET [from TIME] [until TIME] [unnamed]` on each line. Secrets are in no message. */
+/** Lines of `SECRET [from TIME] [until TIME] [unnamed]`. No message contains a secret. */
 export function parseSecrets(text: string, path: string): Secret[] {
   const secrets = text.split(/\r?\n/).flatMap((line, i): Secret[] => {
     const words = line.trim().split(/\s+/);
@@ -95,7 +95,7 @@ function instantOf(word: string | undefined, bad: (what: string) => Error): numb
   return at;
 }
 
-/** Whole or not at all: servers read it while they run. False: there is a file, and it was not to be replaced. */
+/** Written atomically, as running servers read it. False if the file exists and must not be replaced. */
 export function writeSecretFile(path: string, secrets: readonly Secret[], options: DurableWriteOptions): boolean {
   const lines = secrets.slice(0, MAX_SECRETS).map(({ text, signsFrom, until, isUnnamed }) => {
     const from = signsFrom === null ? "" : ` from ${new Date(signsFrom).toISOString()}`;
@@ -109,8 +109,8 @@ export function writeSecretFile(path: string, secrets: readonly Secret[], option
   }
 }
 
-/** A new secret before those that there are, which go on being accepted until the new one has signed for `graceMs`. The one in
- *  use stays, whatever its time; others whose time is up go. */
+/** Puts a new secret first; the others are accepted until it has signed for `graceMs`. The secret in use is kept whatever
+ *  its time; other expired secrets are removed. */
 export function rotated(
   secrets: readonly Secret[],
   { now, signsFrom, graceMs }: { readonly now: number; readonly signsFrom: number; readonly graceMs: number },

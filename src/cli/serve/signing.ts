@@ -1,6 +1,6 @@
-/** The signing secrets of a server, from PERDURE_SECRET or the file `secret`, checked against the fingerprint in the store, so
- *  that all servers of a database have the same. The file is reloaded when it changes. Copying the file from one server to
- *  another is up to the operator: the database must not contain anything that can sign. */
+/** The signing secrets of a server, from PERDURE_SECRET or the file `secret`. Their fingerprint is compared with the store,
+ *  so that all servers of a database use the same. The file is reloaded when it changes. The operator copies it between
+ *  servers: the database must not contain anything that can sign. */
 import { rmSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import type { EngineRecord } from "../../core/job/event.ts";
@@ -12,20 +12,20 @@ import type { Config } from "../config/config.ts";
 import { CliError, EXIT } from "../exit.ts";
 import { newSecret, readSecretFile, rotated, SECRET_FILE, writeSecretFile } from "./secret-file.ts";
 
-/** Of the store: the fingerprint of the secret in use. */
+/** The setting in the store: the fingerprint of the secret in use. */
 export const SETTING = "signing_key";
 
-/** The event of a secret that is replaced. A server that reads a new file does not know who wrote it. */
+/** The event of a replaced secret. A server that reloads a file does not know who wrote it. */
 export function secretReplaced(at: number, by: string): EngineRecord {
   return { at, name: "secret.replaced", data: { v: 1, by } };
 }
-/** Longer than all but a few commands run. Sessions move to the new secret within seconds. */
+/** Longer than almost all commands run. Sessions switch to the new secret within seconds. */
 export const GRACE_MS = 86_400_000;
 /** How often the file and the fingerprint are checked for changes. */
 const POLL_MS = 2_000;
 /** How often the open sessions are checked for former secrets. */
 const RETIRE_MS = 30_000;
-/** Clocks of servers differ by less: within this time after a change one may still sign with the former secret. */
+/** Maximum clock difference of servers: for this long after a change one may still sign with the former secret. */
 const SKEW_MS = 10_000;
 
 export interface SigningParts {
@@ -66,7 +66,7 @@ export class Signing {
     this.#retireCheckedAt = parts.clock.monotonic();
   }
 
-  /** Throws where the servers of this store have another secret. */
+  /** Throws if the servers of this store use another secret. */
   static async open(parts: SigningParts): Promise<Signing> {
     const { store, clock, file } = parts;
     const isNew = await ensureFile(parts);
@@ -75,7 +75,7 @@ export class Signing {
     const current = keys.current.print;
     const print = await store.settings.setIfAbsent(SETTING, current);
     if (!keys.has(print)) {
-      if (isNew) rmSync(file, { force: true }); // another server was faster, and this one is of no use
+      if (isNew) rmSync(file, { force: true }); // another server was faster; this secret is unused
       throw refusal(parts, isNew);
     }
     if (print !== current) await store.settings.replace(SETTING, print, current, secretReplaced(clock.now(), "server"));
@@ -110,7 +110,7 @@ export class Signing {
     const { file, log } = this.#parts;
     const stamp = stampOf(file);
     if (stamp === this.#seen) {
-      this.keys.fault = null; // put back as it was
+      this.keys.fault = null; // the file was restored
       return;
     }
     try {
@@ -126,8 +126,8 @@ export class Signing {
     }
   }
 
-  /** Another key signs here than before, which other servers must know. Once for each key: servers that disagree must not
-   *  overwrite each other in turns. */
+  /** Stores the fingerprint of a new key, so that other servers switch. Once per key, so that servers with different keys do
+   *  not overwrite each other repeatedly. */
   async #announce(): Promise<void> {
     const { store, clock, log } = this.#parts;
     const { print, id } = this.keys.current;
@@ -154,7 +154,7 @@ export class Signing {
     this.keys.missing = missing;
   }
 
-  /** A former secret is of use only to a thief once the sessions that were opened with it have ended. */
+  /** Removes former secrets once the sessions opened with them have ended. */
   async #retire(): Promise<void> {
     const { store, clock, log } = this.#parts;
     const { retiring, current } = this.keys;
@@ -170,7 +170,7 @@ export class Signing {
   }
 }
 
-/** Changes with the file; "" without a file. */
+/** Changes when the file changes; "" without a file. */
 function stampOf(file: string): string {
   const stat = statSync(file, { throwIfNoEntry: false });
   return stat === undefined ? "" : `${stat.ino} ${stat.mtimeMs} ${stat.ctimeMs} ${stat.size}`;
@@ -188,7 +188,7 @@ async function ensureFile({ store, clock, file, given, log, shown }: SigningPart
   const found = readSecretFile(file);
   if (former === null) {
     if (found !== null || given.length > 0) return false;
-    // Its servers have one already: an error, and no reason to create another.
+    // Other servers of this store have a secret: an error, as creating another would not match.
     if ((await store.settings.get(SETTING)) !== null) throw refusal({ file, given, shown }, true);
     const isMade = writeSecretFile(file, [{ text: newSecret(), signsFrom: null, until: null }], { replace: false });
     if (isMade) log("info", "created a signing secret; all servers of this database need a copy of the file", { file });
@@ -196,7 +196,7 @@ async function ensureFile({ store, clock, file, given, log, shown }: SigningPart
   }
   if (found?.some(({ text }) => text === former)) return false;
   const now = clock.now();
-  // Copies of the database contain it too, so it is replaced at once and signs nothing from now on.
+  // Copies of the database contain this secret, so it is replaced at once and no longer signs.
   const kept: Secret = { text: former, signsFrom: null, until: now + GRACE_MS, isUnnamed: true };
   const isFirst = found === null && given.length === 0;
   const secrets = isFirst ? rotated([kept], { now, signsFrom: now, graceMs: GRACE_MS }) : [...(found ?? []), kept];

@@ -136,7 +136,7 @@ export async function startServing(
   }
 }
 
-/** Of the server itself. */
+/** The directories of the server itself. */
 function ownFolders(config: Config, dir: DataDir): { readonly what: string; readonly path: string }[] {
   const outputs = config.text("server.outputs");
   const isFolder = outputs !== undefined && outputs !== "database";
@@ -150,7 +150,8 @@ function storeOf(config: Config, dir: DataDir, cwd: string): StoreTarget {
   return databaseTarget({ db, from: config.sourceOf("db"), schema: config.text("schema"), dir, namespace: "", cwd });
 }
 
-/** One server for a file; of a database on PostgreSQL there may be many, and only one of them can be the directory's. */
+/** Claims the directory. A SQLite file has one server; of a PostgreSQL database there may be many, and only one can claim
+ *  the directory. */
 async function claimed(dir: string, isPostgres: boolean): Promise<ServerClaim | null> {
   try {
     return await ServerClaim.take(dir);
@@ -160,7 +161,7 @@ async function claimed(dir: string, isPostgres: boolean): Promise<ServerClaim | 
   }
 }
 
-/** Of a database that does not lie in the data directory, so that two directories cannot both serve it. */
+/** Locks a database file outside the data directory, so that two directories cannot both serve it. */
 async function fileLock(file: string): Promise<() => void> {
   makeFolderDurablySync(dirname(file));
   const release = await holdLock(`${file}.server-lock`);

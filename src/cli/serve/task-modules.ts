@@ -1,4 +1,4 @@
-/** Tasks from modules of the user's: everything that a module exports and that was made with `task()`, alone or in a list. */
+/** Loads tasks from modules of the user: every export made with `task()`, alone or in a list. */
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -35,12 +35,12 @@ export async function loadTasks(paths: readonly string[], kinds: readonly string
   return [...tasks.values()];
 }
 
-/** That they are there: the rest shows when they are loaded. */
+/** Checks that the modules exist; other errors appear when they are loaded. */
 export function checkModules(paths: readonly string[], cwd: string): void {
   for (const path of paths) {
     const file = resolve(cwd, path);
     if (!existsSync(file)) throw missingFileError(path, "pass another", "--tasks");
-    // A named pipe would be waited for without end.
+    // Opening a named pipe could block for ever.
     if (!statSync(file).isFile()) throw usageError(`--tasks: ${path} is not a plain file; pass a module`);
   }
 }
@@ -63,7 +63,7 @@ async function tasksIn(path: string, cwd: string): Promise<AnyTask[]> {
     .filter(isTask);
 }
 
-/** Of a mistake in the text of a module, as `tasks.js:3`: the first line of the stack has it. */
+/** The position of a syntax error, as `tasks.js:3`, from the first line of the stack. */
 function placeIn(error: unknown): string {
   const place = /^(?:file:\/\/)?(\S+:\d+)$/m.exec((error as Error).stack ?? "")?.[1];
   return place === undefined ? "" : ` (${place})`;

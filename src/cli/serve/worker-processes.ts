@@ -1,12 +1,10 @@
-/** The worker processes of `perdure up`: their command lines, and restarting the ones that exit. */
+/** The worker processes of `perdure up`. Each has a pipe from this process and stops when the pipe breaks, however this
+ *  process ended. A worker that exits is restarted, with growing pauses. */
 import { type ChildProcess, spawn } from "node:child_process";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { ServerLog } from "../../server/log.ts";
 import type { Config } from "../config/config.ts";
 import { CHILD_LAST_MS } from "../stop-signals.ts";
-
-// Each is a `perdure worker` of this server, with a pipe from this process: when the pipe breaks, however this process ended,
-// the worker stops too. One that exits is restarted, with growing pauses.
 
 interface WorkerProcessesOptions {
   readonly count: number;
@@ -16,12 +14,12 @@ interface WorkerProcessesOptions {
   readonly cwd: string;
   readonly clock: Clock;
   readonly log: ServerLog;
-  /** Called when a worker ends for a mistake in what it was given. */
+  /** Called when a worker exits because of its options or modules. */
   readonly onMistake: () => void;
 }
 
 const DRAINED = "exit code 0";
-/** A mistake in its options or modules, which it logs itself; a restart would not help. */
+/** An error in its options or modules, which it logs itself; a restart would not help. */
 const MISTAKE = "exit code 2";
 const MAX_PAUSE_MS = 30_000;
 /** A worker that runs this long resets the pause. */
@@ -42,8 +40,8 @@ export class WorkerProcesses {
     return [...this.#children].flatMap((child) => child.pid ?? []);
   }
 
-  /** Ends them now: the end of their standard input kills their commands. One that does not hear it is killed, and its
-   *  supervisor, which holds a pipe from it, ends its commands. */
+  /** Ends the workers now: closing their standard input makes them kill their commands. A worker that does not react is
+   *  killed; its supervisor, which has a pipe from it, then ends its commands. */
   force(): void {
     this.#stopping.abort();
     for (const child of this.#children) child.stdin?.end();
@@ -92,12 +90,12 @@ export class WorkerProcesses {
     return new Promise((resolve) => {
       const child = spawn(process.execPath, [...process.execArgv, script, ...args], {
         ...{ cwd, env: { ...env }, stdio: ["pipe", "ignore", "inherit"] },
-        // In a group of its own: Ctrl-C in a terminal is for us, and we ask the workers in our turn. They end with us by
-        // their pipe.
+        // Its own process group, so that Ctrl-C in a terminal reaches only this process, which then stops the workers. They
+        // exit when their pipe breaks.
         detached: true,
       });
       this.#children.add(child);
-      child.stdin?.on("error", () => {}); // it is gone: that is told by its exit
+      child.stdin?.on("error", () => {}); // the worker has exited, which is handled there
       child.once("error", (error) => resolve(`cannot be started: ${error.message}`));
       child.once("exit", (code, by) => {
         this.#children.delete(child);
@@ -107,9 +105,8 @@ export class WorkerProcesses {
   }
 }
 
-// The command line of a worker of our own, with the settings that `perdure up` was given, wherever from. Each of them
-// may take all of the machine's cpus and memory where nothing is said of them: the store counts what they take
-// together.
+// The command line of a worker, with the settings of `perdure up` from any source. Without a setting each worker may use all
+// cpus and memory of the machine: the store counts what they use together.
 
 export function workerArguments(config: Config, url: string, tokenFile: string, runAs?: string): string[] {
   const args = ["worker", "--with-stdin", "--server", url, "--token-file", tokenFile];

@@ -1,5 +1,4 @@
-/** What is simulated: the outcomes, durations and random numbers of each attempt, from the options of `perdure
- *  simulate`. */
+/** Plans a simulation from the options of `perdure simulate`: the outcome, duration and random numbers of each attempt. */
 import { toMs } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 import type { Usage } from "../../core/job/job.ts";
@@ -32,12 +31,12 @@ const MAX_SEED = 4_294_967_295;
 const DEFAULT_SEED = 1;
 
 interface SimulationPlan {
-  /** Beside policy and job. */
+  /** The scenario without policy and job. */
   readonly scenario: Pick<Scenario, "next" | "takesMs" | "usage" | "random">;
   /** Null for one simulation, printed step by step. */
   readonly runs: number | null;
   readonly seed: number | null;
-  /** How many outcomes of a list have not been played yet; 0 where there is no list. */
+  /** How many outcomes of a list were not used; 0 without a list. */
   readonly leftOver: () => number;
 }
 
@@ -126,9 +125,7 @@ export function withJitter(policy: Policy, jitter: number): Policy {
   };
 }
 
-// Chance from a seed, so that a simulation can be repeated.
-
-/** Draws from 0 to below 1 (mulberry32). */
+/** Random numbers from 0 to below 1 (mulberry32). Seeded, so that a simulation can be repeated. */
 function seeded(seed: number): () => number {
   let state = Math.imul(seed + 1, 0x9e3779b9);
   return () => {

@@ -62,13 +62,13 @@ function rowOf(step: SimulatedStep, takesTime: boolean): TextPiece[] {
   ];
 }
 
-/** The rule, list, condition or switch; before it the step, where that went against it or decided alone. */
+/** What matched: a rule, list, condition or switch; with the step, if that overrode it or decided alone. */
 function decidedBy({ step, match }: SimulatedStep): string {
   if (match === null) return step;
   return step === "exhausted" || step === "elapsed" ? `${step}: ${matchText(match)}` : matchText(match);
 }
 
-/** `800 ms–1.2 s`, `1.6–2.4 s`; nothing where there is none that could be seen. */
+/** `800 ms–1.2 s`, `1.6–2.4 s`; empty if the range is too small to show. */
 function rangeWords([leastMs, mostMs]: MsRange): string {
   const [least, most] = [showMs(leastMs), showMs(mostMs)];
   if (least === most) return "";
@@ -126,8 +126,8 @@ function percent(share: number): string {
   return `${Number((share * 100).toFixed(2))} %`;
 }
 
-// A schedule as bars over time: one line per attempt, followed by the wait for the next one, with the range in which jitter
-// may put it. All lines share one scale, from the start to the latest possible time.
+// The schedule as bars over time: one line per attempt, followed by the wait for the next one and the range of its jitter.
+// All lines share one scale, from the start to the latest possible time.
 
 const DEFAULT_WIDTH = 80;
 const MIN_BARS = 20;
@@ -135,7 +135,7 @@ const [RUN, WAIT, MAYBE] = ["█", "░", "·"];
 
 type ChartLine = readonly TextPiece[];
 
-/** Empty where no time passes at all. `columns` is the width of the terminal, if there is one. */
+/** Empty if no time passes. `columns` is the width of the terminal, if there is one. */
 function chartLines(
   { steps, end }: Simulation,
   columns: number | undefined,
@@ -161,7 +161,7 @@ function nameOf({ attempt }: SimulatedStep): string {
   return attempt === null ? "no attempt" : `attempt ${attempt}`;
 }
 
-/** The latest instant that its line shows. */
+/** The latest instant shown in its line. */
 function latest({ startMs, tookMs, delayMs, delayRangeMs }: SimulatedStep): number {
   return startMs + tookMs + Math.max(delayMs ?? 0, delayRangeMs?.[1] ?? 0);
 }
@@ -170,7 +170,7 @@ function barOf(step: SimulatedStep, at: (ms: number) => number): TextPiece[] {
   const { startMs, tookMs, delayMs, delayRangeMs } = step;
   const from = at(startMs);
   const ended = startMs + tookMs;
-  // At least one character, however short it was.
+  // At least one character wide.
   const to = Math.max(from + 1, at(ended));
   const [leastMs, mostMs] = delayRangeMs ?? [delayMs ?? 0, delayMs ?? 0];
   const sure = Math.max(to, at(ended + leastMs));

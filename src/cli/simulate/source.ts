@@ -1,4 +1,4 @@
-/** The policy that is simulated, and what of its job matters: from the options, or from a file. */
+/** Reads the policy to simulate, and the fields of its job that matter, from the options or from a file. */
 import { resolve } from "node:path";
 import { isPlain } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
@@ -41,14 +41,14 @@ export const SOURCE_OPTIONS: readonly CommandOption[] = [
   ),
 ];
 
-/** What may change the policy of a file. All else belongs into it. */
+/** Options that may change the policy of a file. All others must be in the file. */
 const OVER_A_FILE = ["jitter", "max-attempts"];
 
 export interface SimulationSource {
   readonly policy: Policy;
   readonly job: NonNullable<Scenario["job"]>;
   readonly annotations: Readonly<Record<string, string>>;
-  /** What a file says and Perdure cannot do, or what is set and does not count here. */
+  /** Fields of the file that Perdure does not support, and settings that are not used here. */
   readonly notes: readonly string[];
 }
 
@@ -65,7 +65,7 @@ function ofPolicy(policy: Policy, notes: readonly string[] = []): SimulationSour
   return { policy, job: {}, annotations: {}, notes };
 }
 
-/** The jitter is taken out: it is that of the main backoff in a policy, and of all of them here. */
+/** Without the jitter: in a policy it applies to the main backoff, in a simulation to every backoff. */
 function optionsOf(given: Arguments): { readonly fields: PolicyFields; readonly jitter: number | null } {
   const { backoff = {}, ...fields } = policyOf(given);
   if (!("jitter" in backoff)) return { fields: { ...fields, backoff }, jitter: null };
@@ -81,7 +81,7 @@ function fromOptions(given: Arguments, { backoff, ...fields }: PolicyFields): Po
     return resolvePolicy(Object.keys(backoff ?? {}).length === 0 ? fields : { ...fields, ...(backoff && { backoff }) });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    // A mistake names the field of the policy; who typed it knows the option.
+    // The error names the field of the policy; the message must name the option.
     const path = error.path ?? "";
     throw usageError(error.message.replace(`${path}:`, `${OPTION_OF[path] ?? path}:`));
   }
@@ -117,7 +117,7 @@ function shownName(name: string): string {
   return name === "-" ? "stdin" : name;
 }
 
-/** Null if there is no such file. */
+/** Null if the file does not exist. */
 async function textOf(name: string, io: CommandContext["io"]): Promise<string | null> {
   const limit = YAML_LIMITS.bytes + 1;
   const bytes = name === "-" ? await bytesOf(process.stdin) : readSmallFile(resolve(io.cwd, name), name, limit);
@@ -129,7 +129,7 @@ async function* again(text: string): AsyncGenerator<string> {
   yield text;
 }
 
-/** The policy of a file that has nothing else; null for any other file. */
+/** The policy of a file that contains only a policy; null for other files. */
 async function retryAlone(
   context: CommandContext,
   [file, second]: readonly YamlText[],
@@ -164,7 +164,7 @@ function hintFor(retry: unknown): string {
   return names.length === 0 ? "" : ` It can be read with --dialect ${names.join(" or ")}`;
 }
 
-/** In the words of a dialect, whose settings matter then. Nobody is asked for settings before that is known. */
+/** Whether the policy is in the format of a dialect, whose settings are then read. */
 function isForeign(retry: unknown, dialect: string | undefined): boolean {
   return retryBlock(retry, "retry", () => DIALECT_DEFAULTS, dialect) !== null;
 }

@@ -1,5 +1,5 @@
-/** The options of `perdure submit` that describe a job, and the job that they make. It is checked like a job of a
- *  file; mistakes name the option. */
+/** The options of `perdure submit` that describe a job, and the job they make. It is checked like a job of a file; errors
+ *  name the option. */
 
 import { isAbsolute, resolve } from "node:path";
 import { ConfigError } from "../../core/errors.ts";
@@ -10,8 +10,6 @@ import { bytesOf, entryOf, type FileJob } from "../input/job-file.ts";
 import { envOf, POLICY_OPTIONS, policyOf, timeOf } from "../input/shared-options.ts";
 import { isThisMachine, type Target } from "../target/target.ts";
 import { readYamlBytes, readYamlFile } from "../yaml/read.ts";
-
-// The options of `perdure submit` that describe a job.
 
 const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
 
@@ -51,7 +49,7 @@ export const JOB_OPTIONS: readonly CommandOption[] = [
   ),
 ];
 
-/** What a mistake in a field is told of. */
+/** The option that sets a field, for errors about the field. */
 export const OPTION_OF: Readonly<Record<string, string>> = {
   ...{
     kind: "KIND",
@@ -70,12 +68,9 @@ export const OPTION_OF: Readonly<Record<string, string>> = {
   ...{ "retry.retryWhen": "--retry-when", "retry.stopWhen": "--stop-when" },
 };
 
-// The job that the words of `perdure submit` describe, checked as one of a file is, with mistakes told of the
-// options.
-
 type CliJobEntry = FileJob["entry"];
 
-/** Of a kind, with its input. */
+/** A job of a kind, with its input. */
 export async function kindEntry({ given, io }: CommandContext): Promise<CliJobEntry> {
   const [kind] = given.positionals;
   given.atMost(1);
@@ -85,12 +80,12 @@ export async function kindEntry({ given, io }: CommandContext): Promise<CliJobEn
   const input = await inputOf({ given, io });
   const entry = checked(given, { kind, ...(input === undefined ? {} : { input }), ...givenFields(given) });
   if (input !== undefined) return entry;
-  // Without an input, not with null: its handler sees the difference.
+  // No input is not the same as null: the handler sees the difference.
   const { input: _, ...rest } = entry;
   return rest;
 }
 
-/** A command. Where we are means nothing to workers on other machines. */
+/** A command. The current directory is not passed to workers on other machines. */
 export function commandEntry({ given, io }: CommandContext, argv: readonly string[], target: Target): CliJobEntry {
   const extra = INPUT_OPTIONS.find(({ name }) => given.flag(name));
   if (extra !== undefined) throw conflictError(`--${extra.name}`, "a command after --");
@@ -104,17 +99,17 @@ export function commandEntry({ given, io }: CommandContext, argv: readonly strin
   return checked(given, { argv, env, ...place, ...givenFields(given) });
 }
 
-/** What WISH_OPTIONS say, for a job that is described elsewhere. */
+/** The values of WISH_OPTIONS, for a job whose task and input come from elsewhere. */
 export function givenOptions(given: Arguments): NonNullable<CliJobEntry["options"]> {
   return checkedOptions(given, givenFields(given));
 }
 
-/** Options of a job that is described elsewhere, with mistakes told of the words that were typed. */
+/** Options of a job whose task and input come from elsewhere; errors name the option. */
 export function checkedOptions(given: Arguments, fields: object): NonNullable<CliJobEntry["options"]> {
   return checked(given, { kind: "any", ...fields }).options ?? {};
 }
 
-/** The directory of an attempt is deleted with it, and the next attempt has another: a child must not depend on it. */
+/** The directory of an attempt is deleted with it, and the next attempt has another, so a child must not depend on it. */
 function isInAttempt({ env, cwd }: CommandContext["io"]): boolean {
   const { PERDURE_OUTPUT_DIR: dir } = env;
   return dir !== undefined && (cwd === dir || cwd.startsWith(`${dir}/`));
@@ -173,7 +168,7 @@ function givenFields(given: Arguments): Record<string, unknown> {
 function resourcesOf(given: Arguments): Record<string, unknown> | undefined {
   const [cpu, memory] = [given.text("cpu"), given.text("memory")];
   if (cpu === undefined && memory === undefined) return undefined;
-  // What is no number is told of by who checks it.
+  // Text that is not a number is reported by the check of the field.
   const cpus = cpu === undefined ? {} : { cpu: /^\d{1,6}(\.\d{1,3})?$/.test(cpu) ? Number(cpu) : cpu };
   return { ...cpus, ...(memory === undefined ? {} : { memory }) };
 }
@@ -186,7 +181,7 @@ function retryOf(given: Arguments): unknown {
   return jsonOf(text, "--retry");
 }
 
-/** What INPUT_OPTIONS say; undefined if they say nothing. */
+/** The value of INPUT_OPTIONS; undefined if none is given. */
 export async function inputOf({ given, io }: Pick<CommandContext, "given" | "io">): Promise<unknown> {
   const ways = INPUT_OPTIONS.filter(({ name }) => given.flag(name)).map(({ name }) => `--${name}`);
   if (ways.length > 1) throw usageError(`${ways.join(" and ")} cannot be used together`);
@@ -209,7 +204,7 @@ export function jsonOf(text: string, option: string): unknown {
   }
 }
 
-/** `NAME=VALUE`, each name once; of a parameter also `NAME:=JSON`. */
+/** `NAME=VALUE`, each name once; for a parameter also `NAME:=JSON`. */
 export function pairsOf(given: Arguments, option: "param" | "label" | "annotation"): Record<string, unknown> {
   const pairs: Record<string, unknown> = Object.create(null);
   for (const word of given.texts(option)) {

@@ -14,7 +14,7 @@ export const REDRIVE_OPTIONS: readonly CommandOption[] = [
   text("deadline", "INSTANT", "Change the instant after which no attempt may start."),
   text("retry", "JSON", 'Change fields of the retry policy: {"budget":{"costUsd":5}}; with a preset in it, all of it.'),
   text("budget", "USD", "Add to all budgets that apply to the job: 0.5, tokens=2000, or usd=0.5,tokens=2000."),
-  // A redrive has no defaults: what is not given stays.
+  // A redrive has no defaults: values that are not given stay.
   ...POLICY_OPTIONS.map((option) => ({ ...option, help: option.help.replace(/ Default: .*$/, "") })),
 ];
 
@@ -34,7 +34,7 @@ export function redriveChangesOf(given: Arguments): RedriveChanges {
 
 const GRANT = /^(?:(usd|tokens)=)?(\d{1,15}(?:\.\d{1,9})?)$/;
 
-/** A bare number is money. */
+/** A bare number is USD. */
 export function grantOf(text: string): NonNullable<RedriveChanges["budget"]> {
   const budget: NonNullable<RedriveChanges["budget"]> = {};
   for (const part of text.split(",")) {

@@ -24,7 +24,7 @@ export const CHANGE_OPTIONS: readonly CommandOption[] = [
 
 export type ResubmitChange = (entry: ReadEntry) => ReadEntry;
 
-/** All of the options is checked now; the policy that they make, once the job is known. */
+/** Checks all options now; the resulting policy is checked when the job is known. */
 export function changeOf({ given, io }: Pick<CommandContext, "given" | "io">): ResubmitChange {
   const fields = { queue: given.text("queue"), timeout: timeOf(given, "timeout") };
   const said = Object.entries(fields).filter(([, value]) => value !== undefined);
@@ -60,7 +60,7 @@ function retryOf(given: Arguments): ((own: PolicyInput | undefined) => PolicyInp
   };
 }
 
-/** A number alone is that of the runs, as in a submit. */
+/** A bare number is the number of attempts, as in a submit. */
 function fieldsOf(value: unknown): PolicyFields {
   if (isPlain(value)) return value as PolicyFields;
   if (typeof value === "number") return { maxAttempts: value };

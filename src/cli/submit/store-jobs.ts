@@ -1,5 +1,5 @@
-/** What `perdure submit` and `perdure apply` do with jobs that have been read: submit them all, print their ids, and with
- *  --wait wait until they have ended. Nothing is checked again. */
+/** The common part of `perdure submit` and `perdure apply`: submits jobs that were read, prints their ids, and with --wait
+ *  waits until they have ended. Nothing is checked again. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
@@ -22,9 +22,9 @@ export interface StoreJobsRequest {
   readonly command: string;
   readonly target: Target;
   readonly jobs: readonly JobToStore[];
-  /** Print a list, however many there are. */
+  /** Print a list even for a single job. */
   readonly isList: boolean;
-  /** Begins the warning that no worker takes the only job: why it may not be what was meant. */
+  /** Begins the warning that no worker takes the only job: a reason why it may be a mistake. */
   readonly doubt?: string | null;
 }
 
@@ -34,7 +34,7 @@ export async function storeJobs(context: CommandContext, wish: StoreJobsRequest)
   return withPerdure(context, (perdure) => storeIn(context, perdure, wish));
 }
 
-/** The same with an engine or a client that is open already. */
+/** The same with an open engine or client. */
 export async function storeIn(context: CommandContext, perdure: Perdure, wanted: StoreJobsRequest): Promise<number> {
   const { given, out } = context;
   const wish = { ...wanted, jobs: await Promise.all(wanted.jobs.map((job) => withWholeParent(perdure, job))) };
@@ -52,7 +52,7 @@ export async function storeIn(context: CommandContext, perdure: Perdure, wanted:
   return stored.failed === 0 ? EXIT.done : EXIT.failed;
 }
 
-/** A parent may be given by a short id. */
+/** Resolves a short id of the parent. */
 async function withWholeParent(perdure: Perdure, job: JobToStore): Promise<JobToStore> {
   const short = job.entry.options?.parent;
   if (short === undefined || isId(short, "job")) return job;
@@ -63,7 +63,7 @@ async function withWholeParent(perdure: Perdure, job: JobToStore): Promise<JobTo
   return { ...job, entry: { ...job.entry, options: { ...job.entry.options, parent } } };
 }
 
-/** Before any job of the files is stored. A parent that ends in this very moment is reported job by job. */
+/** Checks parents before any job of the files is stored. A parent that ends meanwhile is reported for each job. */
 async function checkParent(perdure: Perdure, { entry: { options }, ...places }: JobToStore): Promise<void> {
   const parent = options?.parent;
   const where = places.parentWhere ?? places.where;
@@ -83,7 +83,7 @@ interface StoredEntries {
   readonly failed: number;
 }
 
-/** For programs; people read it on stderr. */
+/** For programs; for people it is printed on stderr. */
 function warningOf(id: string, warnings: ReadonlyMap<string, string>): { warning?: string } {
   const warning = warnings.get(id);
   return warning === undefined ? {} : { warning };
@@ -115,7 +115,7 @@ async function storeAll(
   return { jobs: stored, failed: outcomes.length - stored.length };
 }
 
-/** The entry with what was piped: stored now, and the job's with the submit. */
+/** Stores piped input now; the submit makes it the job's input. */
 async function withUpload(perdure: Perdure, { entry, piped }: JobToStore): Promise<SubmitEntry> {
   if (piped == null) return entry;
   const { id: upload, bytes, sha256 } = await piped.upload(perdure);

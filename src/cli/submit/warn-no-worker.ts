@@ -1,5 +1,5 @@
-/** Warns of submitted jobs that no worker would take now. A hint: where the server does not show its workers nothing is
- *  printed, and a worker that is being started is not known yet. */
+/** Warns of submitted jobs that no worker would take now. Only a hint: nothing is printed if the server does not list its
+ *  workers, and a worker that is starting is not known yet. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
@@ -19,13 +19,13 @@ export interface StoredEntry {
   readonly entry: SubmitEntry;
 }
 
-/** A list of a thousand jobs may lack a thousand things; the first few are enough to act on. */
+/** Of a long list only the first warnings are printed. */
 const MAX_NOTES = 3;
 
-/** Kinds among which a misspelt one is looked for. */
+/** Limit of kinds to search for a similar name. */
 const MAX_KINDS = 5_000;
 
-/** What each of them lacks, by its id. `doubt` begins the warning of the only job: why it may not be what was meant. */
+/** Returns what each job lacks, by its id. `doubt` begins the warning of the only job: a reason why it may be a mistake. */
 export async function warnIfNoWorker(
   { out }: Pick<CommandContext, "out">,
   perdure: Perdure,
@@ -55,7 +55,7 @@ export async function warnIfNoWorker(
   return warnings;
 }
 
-/** Where they are, by what was given; null where that cannot be seen. */
+/** The lanes of the jobs, from what was given; null if that is not known. */
 async function lanesOf(created: readonly StoredEntry[], { namespace }: Target): Promise<Map<string, NewLane> | null> {
   const lanes = new Map<string, NewLane>();
   try {
@@ -74,15 +74,15 @@ function nameOf({ options }: SubmitEntry, { kind, labels }: NewLane): string {
   return `${kind} ${options?.queue ?? ""} ${labelText(labels)}`;
 }
 
-/** What the live workers are to these lanes. */
+/** Which of these lanes live workers serve. */
 interface WorkerFleet {
   readonly live: number;
   readonly lacks: ReadonlyMap<NewLane, MissingWorker>;
-  /** Kinds that they take, a bounded number of them. */
+  /** Kinds that they serve, limited in number. */
   readonly kinds: ReadonlySet<string>;
 }
 
-/** Of those that live; null where they cannot be seen. They are read a page at a time, until some worker takes each lane. */
+/** Reads live workers page by page until each lane is served; null if workers cannot be listed. */
 async function fleetFor(perdure: Perdure, { kind }: Target, lanes: readonly NewLane[]): Promise<WorkerFleet | null> {
   const lacks = new Map(lanes.map((lane) => [lane, new MissingWorker(lane)]));
   const kinds = new Set<string>();
@@ -91,7 +91,7 @@ async function fleetFor(perdure: Perdure, { kind }: Target, lanes: readonly NewL
   try {
     const now = kind === "server" ? null : await serverNow(perdure);
     for await (const worker of eachWorker(perdure)) {
-      // A server ends those that are silent; without one nobody does.
+      // A server ends silent workers; without a server nothing does.
       if (now === null ? worker.endedAt !== null : workerState(worker, now) !== "alive") continue;
       live += 1;
       for (const each of worker.kinds) if (kinds.size < MAX_KINDS) kinds.add(each);
@@ -107,7 +107,7 @@ async function fleetFor(perdure: Perdure, { kind }: Target, lanes: readonly NewL
   return { live, lacks, kinds };
 }
 
-/** Of kinds that no live worker serves: that no other has left defaults for them either. */
+/** Notes jobs whose kind no worker has published defaults for either. */
 async function noteUnpublished(
   out: CommandContext["out"],
   created: readonly StoredEntry[],
@@ -124,7 +124,7 @@ async function noteUnpublished(
   }
 }
 
-/** The kind of a submit that leaves its retries to the task. */
+/** The kind, if its retry policy is left to the task. */
 function openKind({ task, options }: SubmitEntry): string | null {
   const isOurs = task === "exec" || task === "http";
   return typeof task === "string" && !isOurs && options?.retry === undefined ? task : null;
@@ -142,7 +142,7 @@ function lackWords(lane: NewLane, { lacks, kinds }: WorkerFleet, { kind }: Targe
   return near === null ? words : `${words}. Did you mean ${near}?`;
 }
 
-/** A submit by name that gives no queue has the one that its task has where it works. */
+/** A submit without a queue uses the queue that its task has published. */
 async function storedLane(job: JobHandle<unknown>, { task, options }: SubmitEntry, given: NewLane): Promise<NewLane> {
   const isOurs = task === "exec" || task === "http";
   if (typeof task !== "string" || isOurs || options?.queue !== undefined) return given;

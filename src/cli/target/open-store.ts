@@ -1,7 +1,6 @@
-/** A store that a command opens itself, without a server in front of it. A command that only reads changes no job: what does
- *  not exist is not created, and the engine does none of its upkeep. It neither settles what a crashed process left behind nor
- *  deletes by retentions that may not be those of the data's owner. A SQLite file of an older version is migrated when it is
- *  opened, by readers too; a PostgreSQL schema of one is refused. */
+/** Opens a store without a server. A command that only reads creates and changes nothing, and its engine does no background
+ *  work: it does not settle what a crashed process left, nor prune by a retention that may not be the owner's. A SQLite file
+ *  of an older version is migrated when it is opened, also by readers; an older PostgreSQL schema is refused. */
 import { randomBytes } from "node:crypto";
 import { statSync } from "node:fs";
 import type { Perdure } from "../../core/api.ts";
@@ -26,7 +25,7 @@ const KEYS = [
   ...(["server.lease", "server.outputs", "server.outputLimit"] as const),
 ] as const satisfies readonly SettingKey[];
 
-/** The server's settings in force here, of the environment and the settings file: commands have no options for them. */
+/** The effective server settings here, from the environment and the settings file: commands have no options for them. */
 export function upkeepSettings({ given, io }: Pick<CommandContext, "given" | "io">): Config {
   const file = given.text("config");
   const named = file === undefined ? io : { ...io, env: { ...io.env, PERDURE_CONFIG: file } };
@@ -41,7 +40,7 @@ export function retentionIn(config: Config): Retention {
   };
 }
 
-/** Opens a store that exists, for as long as `use` takes. */
+/** Opens an existing store while `use` runs. */
 export async function withStore<T>(
   context: CommandContext,
   target: StoreTarget,
@@ -61,9 +60,9 @@ export async function withStore<T>(
   return useEngine(opened, { namespace, log }, use);
 }
 
-/** Opens a store to run commands here, and creates it if it does not exist. Unlike for those who read, the engine is at work:
- *  leases are kept, lost jobs are settled, and a file is pruned by the retention in force. A PostgreSQL database is left
- *  to its servers and to `perdure prune`: their retention is not known here. */
+/** Opens a store to run commands here, and creates it if it does not exist. Its engine does background work: it renews
+ *  leases, settles lost jobs, and prunes a file by the retention in force. A PostgreSQL database is pruned only by its
+ *  servers and `perdure prune`, as their retention is not known here. */
 export async function withWorkingStore<T>(
   context: CommandContext,
   target: StoreTarget,
@@ -97,7 +96,7 @@ async function useEngine<T>(
   }
 }
 
-/** An engine that is not started, for as long as `use` takes: it does what it is asked to, and none of its upkeep. */
+/** An engine without background work, open while `use` runs. */
 export async function withEngine<T>(
   context: CommandContext,
   target: StoreTarget,
@@ -125,7 +124,7 @@ function verboseLog({ given, out }: CommandContext): Log {
   };
 }
 
-/** Throws if there is no store, or a PostgreSQL schema of an older version. */
+/** Throws if the store does not exist, or has a PostgreSQL schema of an older version. */
 async function requireStore(target: StoreTarget): Promise<void> {
   const { dir, isData, shown, url } = target;
   if (isData && !holdsData(dir)) throw noData(dir);
@@ -136,7 +135,7 @@ async function requireStore(target: StoreTarget): Promise<void> {
   throw new CliError(EXIT.failed, `no Perdure data in ${shown}; ${advice}`);
 }
 
-/** Creates what does not exist yet. */
+/** Creates the store if it does not exist. */
 export async function makeStore(target: StoreTarget): Promise<void> {
   const { url, schema, isData, dir } = target;
   if (isData) makeDataDirectory(dir);
@@ -148,8 +147,8 @@ export async function storeExists(target: StoreTarget): Promise<boolean> {
   return target.isData ? holdsData(target.dir) : exists(target);
 }
 
-/** Whether there are tables. A PostgreSQL database of an older version is refused: servers of that version may be at work,
- *  and could not use a newer schema. */
+/** Whether the store has tables. A PostgreSQL database of an older version is refused: servers of that version may be
+ *  running, and could not use a newer schema. */
 async function exists({ url, schema, shown }: StoreTarget): Promise<boolean> {
   if (!isPostgres(url)) return fileExists(url);
   const { found, known } = await schemaVersion({ url, schema, clock: systemClock, random: Math.random });
@@ -160,7 +159,7 @@ async function exists({ url, schema, shown }: StoreTarget): Promise<boolean> {
   );
 }
 
-/** An empty file is what is left of a start that was cut short. */
+/** An empty file is the remains of an interrupted start. */
 function fileExists(file: string): boolean {
   try {
     const stat = statSync(file);
@@ -175,7 +174,7 @@ function fileExists(file: string): boolean {
   }
 }
 
-/** Opens a store and closes it: what does not exist yet is created, what is older is migrated. */
+/** Opens and closes a store, to create or migrate it. */
 export async function preparedStore(url: string, schema?: string): Promise<void> {
   const newSecret = () => randomBytes(24).toString("base64url");
   const store = await openStore({ url, schema, clock: systemClock, random: Math.random, newSecret });

@@ -1,5 +1,5 @@
-/** Workers and queues a page at a time: there may be thousands, and a worker may name 32 KiB of what it serves. Whoever has found
- *  what it wants stops reading. */
+/** Workers and queues page by page: there may be thousands, and a worker may list 32 KiB of what it serves. A caller stops
+ *  reading when it has found what it needs. */
 import { LIMIT } from "../../contract/wire.ts";
 import type { Perdure } from "../../core/api.ts";
 import type { QueueCounts, SessionRow } from "../../core/job/views.ts";
@@ -35,7 +35,7 @@ async function* each<T>(
     const items = await read(page);
     yield* items;
     const last = items.at(-1);
-    // A server of an earlier version sends all of them at once, however many, and nothing after the last.
+    // A server of an earlier version returns all at once, and nothing after the last one.
     if (items.length !== full || last === undefined) return;
     page = { after: nameOf(last) };
   }

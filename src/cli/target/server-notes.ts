@@ -1,5 +1,5 @@
-/** Notes that a server leaves in its data directory: the address of the running server, and the database that holds
- *  the jobs if it is not the file in that directory. */
+/** Files that a server leaves in its data directory: `server.json`, its process and address, and `database`, where its jobs
+ *  are if they are not in the file of that directory. */
 import { closeSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { holdLock, writeDurably } from "../../store/open.ts";
@@ -7,22 +7,21 @@ import { hasEnded, processName } from "../../worker/process-proof.ts";
 import { CliError, EXIT } from "../exit.ts";
 import { NOTE_BYTES, OWN, openPlainSync, readNote, readOpen } from "../input/read-file.ts";
 
-// `server.json` in the data directory: which process serves this data, and where. It keeps a second server from the
-// same file, and tells the command line on this machine where to call. A server that was killed leaves it behind;
-// that its process has ended is then seen by its number and start time.
+// `server.json` prevents a second server on the same file, and gives commands on this machine the address. A killed server
+// leaves it behind; the process number and start time then show that it has exited.
 
 interface ServerFile {
   readonly pid: number;
-  /** Names the process, so that a later one of the same number is not taken for it; null where that cannot be had. */
+  /** Identifies the process, so that a later process with the same number is not mistaken for it; null if not available. */
   readonly process: string | null;
-  /** Null until it listens. */
+  /** Null until the server listens. */
   readonly url: string | null;
 }
 
 export const SERVER_FILE = "server.json";
 
-/** The live server of a data directory, if there is one. `check` is called with the open file of one that lives, and throws if
- *  it must not be believed. */
+/** The live server of a data directory, if there is one. `check` receives the open file of a live server, and throws if it
+ *  must not be trusted. */
 export function liveServer(dir: string, check?: (descriptor: number, path: string) => void): ServerFile | null {
   const path = join(dir, SERVER_FILE);
   return readWith(path, (found, descriptor) => {
@@ -66,7 +65,7 @@ export class ServerClaim {
     this.#release();
   }
 
-  /** Whole or not at all: others read it at any time. */
+  /** Written atomically: others may read it at any time. */
   #write(): void {
     writeDurably(this.#path, JSON.stringify(this.#written), { replace: true });
   }
@@ -107,7 +106,7 @@ function parsed(descriptor: number): ServerFile | null {
   }
 }
 
-/** Without proof (another container on a shared directory, another system) the number alone decides. */
+/** Without a start time (another container on a shared directory, another system) only the number decides. */
 function isGone({ pid, process: name }: ServerFile): boolean {
   if (name !== null && hasEnded({ pid, process: name })) return true;
   try {
@@ -118,20 +117,19 @@ function isGone({ pid, process: name }: ServerFile): boolean {
   }
 }
 
-// `database` in a data directory: the jobs of its server are not in the file beside it, but in this database. It
-// outlives the server, so that nobody takes an empty file for its jobs while it is away: what is stored there would
-// never be seen.
+// `database` names the database that holds the jobs of this server if they are not in the file beside it. It stays when the
+// server stops, so that no command stores jobs in an empty file where they would never run.
 
 const DATABASE_NOTE = "database";
 
-/** `shown` is the database without a password; null: the file in the directory itself. */
+/** `shown`: the database without a password; null: the file in the directory. */
 export function rememberDatabase(dir: string, shown: string | null): void {
   const path = join(dir, DATABASE_NOTE);
   if (shown === null) rmSync(path, { force: true });
   else if (databaseOf(dir) !== shown) writeDurably(path, `${shown}\n`, { replace: true });
 }
 
-/** Refuses a directory whose jobs lie elsewhere. */
+/** Refuses a directory whose jobs are in another database. */
 export function refuseOtherDatabase({ path, given }: { readonly path: string; readonly given: string }): void {
   const database = databaseOf(path);
   if (database === null) return;
@@ -143,7 +141,7 @@ export function refuseOtherDatabase({ path, given }: { readonly path: string; re
   );
 }
 
-/** The database that a directory's server was last given; null: the file in the directory. */
+/** The database that the directory's server used last; null: the file in the directory. */
 export function databaseOf(dir: string): string | null {
   return readNote(join(dir, DATABASE_NOTE))?.trim().slice(0, 500) || null;
 }

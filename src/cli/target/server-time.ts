@@ -1,4 +1,4 @@
-/** The time of the clock that shown instants come from: that of the server, or of the store that this process opened. */
+/** The current time by the clock of displayed instants: the server's, or that of the store opened by this process. */
 import { isClient } from "../../client/client.ts";
 import type { Perdure } from "../../core/api.ts";
 

@@ -1,4 +1,4 @@
-/** A store that a command opens itself: the database of a data directory, or the one that `db` names. */
+/** The address of a store that a command opens without a server: the database of a data directory, or the one named by `db`. */
 import { ConfigError } from "../../core/errors.ts";
 import { isPostgres, sqlitePath } from "../../store/open.ts";
 import { withoutPassword } from "../config/show-value.ts";
@@ -7,12 +7,12 @@ import type { DataDir } from "./data-directory.ts";
 
 export interface StoreTarget {
   readonly kind: "store";
-  /** An address of PostgreSQL with its secrets, or the full path of a file. */
+  /** A PostgreSQL address with its secrets, or the full path of a file. */
   readonly url: string;
   readonly schema: string | undefined;
   /** For people, without a password. Two targets with the same text are the same database. */
   readonly shown: string;
-  /** Where attempts work; the database itself may be elsewhere. */
+  /** The data directory, in which attempts run; the database may be elsewhere. */
   readonly dir: DataDir;
   /** The database is the one in the data directory. */
   readonly isData: boolean;
@@ -25,7 +25,7 @@ export function dataTarget(dir: DataDir, namespace: string): StoreTarget {
 
 export interface DatabaseChoice {
   readonly db: string;
-  /** What named it: `--db`, `PERDURE_DB`, or a place in a settings file. */
+  /** The source: `--db`, `PERDURE_DB`, or a position in a settings file. */
   readonly from: string;
   readonly schema: string | undefined;
   readonly dir: DataDir;
@@ -42,7 +42,7 @@ export function databaseTarget({ db: given, from, schema, dir, namespace, cwd }:
   return { kind: "store", url: file, schema: undefined, shown: file, dir, isData: file === dir.file, namespace };
 }
 
-/** With the schema, unless it stands in the address. */
+/** With the schema, unless the address contains it. */
 function shownAddress(db: string, schema: string | undefined): string {
   const shown = withoutPassword(db);
   if (schema === undefined || !URL.canParse(shown)) return shown;

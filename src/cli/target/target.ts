@@ -1,12 +1,7 @@
-/** What a command works on: a server, or a store that it opens itself. What is named by option wins over the environment, and
- *  that over the settings file; of a server and a database named in the same way, the server. `--data` wins over what is not an
- *  option. A data directory whose server is running is reached through that server, and so is the database of that
- *  server, unless `--db` names it: that always opens the database itself.
- *
- *  A token goes only to an address from the same source. One that a person names goes to an address that a person names, by option
- *  or environment; that of a data directory to the server of that directory; one in a settings file to the address in that file.
- *  No file that lies in a directory can have a token sent anywhere else, on this machine or another. The same holds for
- *  PGPASSWORD. */
+/** Selects the server or store of a command. Options override the environment, which overrides the settings file; at the
+ *  same level a server overrides a database. A data directory or database with a running server is reached through that
+ *  server, except with `--db`. A token (or PGPASSWORD) is sent only to an address from an equally trusted source: no file in
+ *  a directory can have it sent elsewhere. */
 import { fstatSync, statSync } from "node:fs";
 import { networkInterfaces } from "node:os";
 import { basename, dirname, join } from "node:path";
@@ -56,7 +51,7 @@ export function targetOf(context: Pick<CommandContext, "given" | "io">): Target 
     return { kind: "server", ...accessTo(address, config, dir), namespace };
   };
   const [url, db] = [config.text("url"), config.text("db")];
-  // Who names a directory on the command line means it, whatever the environment says of servers and databases.
+  // `--data` overrides servers and databases of the environment.
   if (db !== undefined && rankOf(config, "db") > rankOf(config, "url") && !isByOption("data")) {
     const from = chosenBy(context, config, "db");
     const target = databaseTarget({
@@ -75,15 +70,15 @@ export function targetOf(context: Pick<CommandContext, "given" | "io">): Target 
   return dataTarget(dir, namespace);
 }
 
-/** An option, the environment, the settings file, nothing. */
+/** Option, environment, settings file, none. */
 function rankOf(config: Config, key: SettingKey): number {
   const source = config.sourceOf(key);
   if (source.startsWith("--")) return 3;
   return fileIn(source) !== null ? 1 : config.isSet(key) ? 2 : 0;
 }
 
-/** The running server of this database: that of the data directory if it was given the database, or of the directory that the
- *  file lies in. */
+/** The running server of this database: that of the data directory if it uses the database, or of the directory that
+ *  contains the file. */
 function serverOn({ shown, url, dir }: StoreTarget): TargetAddress | null {
   if (databaseOf(dir.path) === shown) return liveAddress(dir);
   if (isPostgres(url) || basename(url) !== DATABASE || databaseOf(dirname(url)) !== null) return null;
@@ -91,22 +86,21 @@ function serverOn({ shown, url, dir }: StoreTarget): TargetAddress | null {
   return liveAddress(url === dir.file ? dir : { given: around, from: null, path: around, file: url });
 }
 
-/** A file that merely lies in a directory must not choose who is sent the password in the environment. For every command that
- *  opens the database of its settings, except `up`. */
+/** A settings file found in a directory must not choose who receives the password of the environment. Called by every
+ *  command that opens the database of its settings, except `up`. */
 export function refusePassword(context: Pick<CommandContext, "given" | "io">, config: Config): void {
   const url = config.text("db")?.trim() ?? "";
   const from = chosenBy(context, config, "db");
   if (!context.io.env.PGPASSWORD || !isPostgres(url) || fileIn(from) === null || !URL.canParse(url)) return;
   const host = hostIn(new URL(url));
-  // Only a password before the host is sure to be used in place of that variable.
+  // Only a password before the host is certain to replace that variable.
   if (host === null || new URL(url).password !== "") return;
   throw usageError(
     `the database on ${host} is from ${from}, and PGPASSWORD from the environment: name the database with --db or PERDURE_DB too, so that a file in a directory cannot collect passwords`,
   );
 }
 
-/** The host of a PostgreSQL address, or what takes its place in the query: the driver reads that first. A port alone leads to
- *  another program too. */
+/** The host of a PostgreSQL address, or the query parameter that overrides it. A port alone may also select another program. */
 function hostIn({ hostname, searchParams }: URL): string | null {
   const [host] = ["host", "hostaddr", "port"].flatMap((name) =>
     searchParams.getAll(name).flatMap((value) => (value === "" ? [] : [name === "port" ? `port ${value}` : value])),
@@ -114,15 +108,16 @@ function hostIn({ hostname, searchParams }: URL): string | null {
   return host ?? (hostname === "" ? null : hostname);
 }
 
-/** Where an address came from: `--server`, `PERDURE_URL`, a file of settings, or the file that a server left in its data. */
+/** An address and its source: `--server`, `PERDURE_URL`, a settings file, or the note of a running server in its data
+ *  directory. */
 export interface TargetAddress {
   readonly url: string;
   readonly from: string;
-  /** The directory whose server it is, where that was found by its file. */
+  /** The data directory of the server, if the address came from its note. */
   readonly dir?: DataDir;
 }
 
-/** What named the server, or the database. A settings file that was itself named by a person counts as their choice. */
+/** The source of the server or database. A settings file that a person named counts as their choice. */
 export function chosenBy(
   { given, io }: Pick<CommandContext, "given" | "io">,
   config: Config,
@@ -134,22 +129,22 @@ export function chosenBy(
   return io.env.PERDURE_CONFIG ? "PERDURE_CONFIG" : source;
 }
 
-/** The server at work on a directory. Only one of this machine: whoever wrote the file may have written any address. */
+/** The running server of a directory; only on this machine, as the note could contain any address. */
 export function liveAddress(dir: DataDir): TargetAddress | null {
   const from = join(dir.given, SERVER_FILE);
   const url = liveServer(dir.path, (descriptor, path) => requireOwnedData(descriptor, path, from, dir))?.url ?? null;
   return url !== null && isThisMachine(url) ? { url, from, dir } : null;
 }
 
-/** What to do about a file without a token, as a power cut may leave it. */
+/** Advice for an empty token file, as a power cut may leave it. */
 const EMPTY_OWN =
   "restart the server of this directory (`perdure up` or `perdure server`), which creates a new token there";
 const EMPTY_NAMED =
   "create a new token with `perdure token create NAME --scope SCOPE > FILE` (if the file is in the data directory of a " +
   "server, restart that server: it creates a new one)";
 
-/** A directory that a person names may be another user's, as root names that of a service: then its note of the server and
- *  its token must belong to one owner. */
+/** A directory that a person names may belong to another user, as when root names that of a service: then its server note
+ *  and its token must have the same owner. */
 function requireOwnedData(descriptor: number, path: string, shown: string, dir: DataDir): void {
   requireClosed(statSync(dir.path), dir.given);
   const ownerOf = (name: string) => statSync(join(dir.path, name), { throwIfNoEntry: false })?.uid;
@@ -167,11 +162,11 @@ export function accessTo(
   const { url, from } = address;
   const given = config.text("token");
   const named = config.text("tokenFile");
-  // Who names a directory on the command line means its server, and its token too, whatever the environment has for others.
+  // `--data` selects its server and its token, even if the environment has others.
   const isOwn = address.dir?.from?.startsWith("--") && !config.sourceOf("tokenFile").startsWith("--");
   if (isOwn) return ownAccess(address, dir);
   if (given !== undefined && !config.sourceOf("tokenFile").startsWith("--")) {
-    // A file may hold an address and the token for it; it may not choose who gets a token from elsewhere.
+    // A file may contain an address and its token; it must not choose who receives a token from elsewhere.
     const source = config.sourceOf("token");
     if (fileIn(source) === null || fileIn(source) !== fileIn(from)) refuseCollector(address, source);
     return { url, token: given };
@@ -185,13 +180,14 @@ export function accessTo(
   return ownAccess(address, address.dir ?? dir);
 }
 
-/** The token of a data directory is for the server of that directory, and for nobody else that listens on this machine. */
+/** The token of a data directory is sent only to the server of that directory, not to other programs listening on this
+ *  machine. */
 function ownAccess(address: TargetAddress, dir: DataDir): { readonly url: string; readonly token: string } {
   const live = address.dir === undefined ? liveAddress(dir) : address;
   const path = join(dir.path, TOKEN_FILE);
   if (live !== null && isSameServer(address.url, live.url)) {
     const token = readTokenFile(path, EMPTY_OWN, (descriptor) => requireOwnedData(descriptor, path, path, dir));
-    // By the address that the server wrote: of the two that `localhost` stands for, another program may have one.
+    // Uses the address from the server's note: `localhost` has two addresses, and another program may listen on one.
     if (token !== null) return { url: live.url, token };
   }
   const { origin } = new URL(address.url);
@@ -205,12 +201,12 @@ function isSameServer(url: string, live: string): boolean {
   return isNamedSo && a.protocol === b.protocol && a.port === b.port && a.username === "" && a.password === "";
 }
 
-/** Named by a person: an option or a variable, and not a file. */
+/** Named by a person: by an option or variable, not by a file. */
 function isChoice(from: string): boolean {
   return from.startsWith("--") || /^[A-Z_]+$/.test(from);
 }
 
-/** A file that merely lies in a directory, as in one that was downloaded, must not be able to choose who gets a token. */
+/** A settings file found in a directory, as in a download, must not choose who receives a token. */
 function refuseCollector({ url, from }: TargetAddress, token: string): void {
   if (isChoice(from)) return;
   throw usageError(
@@ -218,12 +214,12 @@ function refuseCollector({ url, from }: TargetAddress, token: string): void {
   );
 }
 
-/** `perdure.yaml` of `perdure.yaml:3`; null for options and variables. */
+/** `perdure.yaml` from `perdure.yaml:3`; null for options and variables. */
 function fileIn(source: string): string | null {
   return /^(.+):\d+$/.exec(source)?.[1] ?? null;
 }
 
-/** Its loopback, or an address that one of its interfaces has. What another name leads to is not known. */
+/** A loopback address, or an address of one of its interfaces. Other names are not resolved. */
 export function isThisMachine(url: string): boolean {
   const { hostname } = new URL(url);
   if (/^(localhost|127(\.\d+){3}|\[::1\])$/.test(hostname)) return true;
@@ -231,7 +227,7 @@ export function isThisMachine(url: string): boolean {
   return Object.values(networkInterfaces()).some((each) => each?.some((own) => own.address === address));
 }
 
-/** Opens the target for as long as `use` takes. With `allNamespaces` a server is asked for all that the token may see. */
+/** Opens the target while `use` runs. With `allNamespaces` a server returns everything that the token may read. */
 export async function withPerdure<T>(
   context: CommandContext,
   use: (perdure: Perdure) => Promise<T>,
@@ -239,15 +235,15 @@ export async function withPerdure<T>(
 ): Promise<T> {
   const target = targetOf(context);
   if (target.kind === "server") return withServer(allNamespaces ? { ...target, namespace: null } : target, use);
-  // Loaded here: a client of a server does not need it.
+  // Loaded on demand: a client of a server does not need it.
   const { withStore } = await import("./open-store.ts");
   return withStore(context, target, use);
 }
 
-/** Long enough for a server that restarts, short enough for a person to wait for the error. */
+/** Long enough for a restarting server, short enough for a person to wait for the error. */
 const PATIENCE = "3s";
 
-/** A client for as long as `use` takes. Errors about tokens, and an unreachable server, get messages with what to do. */
+/** A client while `use` runs. Errors about tokens and unreachable servers get messages with advice. */
 export async function withServer<T>(
   { url, token, namespace }: Pick<ServerTarget, "url" | "token"> & { readonly namespace: string | null },
   use: (perdure: Perdure) => Promise<T>,

@@ -1,5 +1,5 @@
-/** Files that hold tokens: readable by their owner only, written whole or not at all. The first server of a database
- *  creates its first tokens here. */
+/** Files with tokens: readable by their owner only, written atomically and durably. A file that others may read is refused,
+ *  as its reader can do what the token allows. The first server of a database creates its first tokens here. */
 
 import { randomBytes } from "node:crypto";
 import { closeSync, fstatSync, lstatSync } from "node:fs";
@@ -10,25 +10,22 @@ import { flushFileSync, type Store, writeDurably } from "../../store/open.ts";
 import { CliError, EXIT } from "../exit.ts";
 import { NOTE_BYTES, openPlainSync, readOpen } from "../input/read-file.ts";
 
-// The file that holds a token: for its owner alone, whole or not there at all, and found again after a power cut.
-// Whoever can read it can do what the token allows, so a file that others may read is refused.
-
 const OTHERS = 0o077;
 const TOKEN = /^pdr_[A-Za-z0-9]{8}_[A-Za-z0-9_-]{43}$/;
-/** What a power cut leaves of a file whose bytes never reached the disk: nothing, or zeros, as the file system will have it. */
+/** A power cut may leave a file empty or with zeros, if its bytes never reached the disk. */
 const EMPTY = /^[\s\0]*$/;
 
 type TokenFileCheck = (descriptor: number) => void;
 
-/** The token in a file; null if there is no such file. `advice` is for a file without one: what to do about it. `check` is called
- *  with the open file, and throws if it must not be believed. */
+/** The token in a file; null if the file does not exist. `advice` is for a file without a token. `check` receives the open
+ *  file, and throws if it must not be trusted. */
 export function readTokenFile(path: string, advice: string, check?: TokenFileCheck): string | null {
   const found = inspectTokenFile(path, check);
   if (found === "empty") throw new CliError(EXIT.usage, `${path} is empty; ${advice}`);
   return found?.token ?? null;
 }
 
-/** The same, for whoever can make a new one: "empty" where nothing of it is left. */
+/** The same for callers that can create a new token: "empty" if the file has none. */
 function inspectTokenFile(path: string, check?: TokenFileCheck): { readonly token: string } | "empty" | null {
   let file: number;
   try {
@@ -59,15 +56,16 @@ function inspectTokenFile(path: string, check?: TokenFileCheck): { readonly toke
   }
 }
 
-/** One that systemd hands to a service: it belongs to root, and the rights of its group are the mask of an access list. */
+/** A credential that systemd passes to a service: it belongs to root, and its group bits are the mask of an access list. */
 export function isCredential(path: string): boolean {
   const dir = process.env.CREDENTIALS_DIRECTORY;
   return dir !== undefined && isAbsolute(dir) && dirname(resolve(path)) === resolve(dir);
 }
 
-/** Writes a token where there is no file, or an empty one. Returns what is there afterwards: if somebody was faster, theirs. */
+/** Writes a token if the file does not exist or is empty. Returns the token in the file afterwards, which may be that of a
+ *  faster process. */
 export function writeTokenFile(path: string, token: string, { replace = false } = {}): string {
-  // A root that starts the server of a service must not take the file away from it.
+  // Root must not take the file away from the user of the service.
   const owner = replace ? lstatSync(path, { throwIfNoEntry: false }) : undefined;
   if (writeDurably(path, `${token}\n`, { replace, owner })) return token;
   const there = inspectTokenFile(path);
@@ -75,20 +73,19 @@ export function writeTokenFile(path: string, token: string, { replace = false } 
   return there.token;
 }
 
-/** A token that was found: its file may be of a server that was killed before it could flush it. */
+/** Flushes a token file that was found: its server may have been killed before it could. */
 function flushTokenFile(path: string): void {
   flushFileSync(path);
 }
 
-// The tokens that a server makes by itself at its first start: one that may do all, for the person at this machine,
-// and one for its own workers. Both lie in the data directory, for their owner alone. A file of which a power cut
-// left nothing is replaced: the token that was in it is known to nobody here.
+// The tokens that a server creates at its first start: an admin token for the person at this machine, and one for its own
+// workers, both in the data directory. An empty file is replaced, because its former token is unknown here.
 
 export const TOKEN_FILE = "token";
 export const WORKER_TOKEN_FILE = "worker-token";
 
 export interface OwnTokens {
-  /** Null: another server of this database has made one, and it lies there. */
+  /** Null: another server of this database created the token, in its own directory. */
   readonly file: string | null;
   readonly workerFile: string | null;
 }
@@ -96,9 +93,9 @@ export interface OwnTokens {
 interface OwnTokensRequest {
   readonly dir: string;
   readonly now: () => number;
-  /** Of many servers of one database only the first makes tokens: else each new directory would leave two more behind. */
+  /** If several servers share a database, only the first creates tokens; else each new directory would add two. */
   readonly isShared: boolean;
-  /** Its own workers need one in any case. */
+  /** Its own workers always need a token. */
   readonly hasWorkers: boolean;
   readonly log: (level: "warn", message: string) => void;
 }
@@ -120,7 +117,7 @@ export async function ownTokens(
   };
 }
 
-/** The token in a file, flushed before the store hears of it: a token that only the store knows would be of no use. */
+/** The token in a file, flushed before it is stored: a token that only the store knows would be useless. */
 function inFile(file: string, log: OwnTokensRequest["log"]): string {
   const found = inspectTokenFile(file);
   if (found !== null && found !== "empty") {
@@ -131,7 +128,7 @@ function inFile(file: string, log: OwnTokensRequest["log"]): string {
   return writeTokenFile(file, newToken(randomBytes).token, { replace: found === "empty" });
 }
 
-/** A token whose file is there but which the store does not know, as after a change of the database, is made known. */
+/** Stores the token if its file exists but the store does not contain it, as after a change of the database. */
 async function ensure(store: Store, token: string, name: string, scopes: readonly Scope[], now: () => number) {
   const hash = hashOf(token);
   const isKnown = async () => (await store.tokens.list()).some((known) => known.hash === hash);

@@ -1,15 +1,12 @@
-/** Reads YAML or JSON that a person wrote, within limits: no custom tags, no merge keys, each key once. The result is
- *  a plain value without prototypes that knows the line and column of each part. */
+/** Reads YAML or JSON that a person wrote, within limits: no custom tags, no merge keys, each key once. Errors are usage
+ *  errors with file, line and column. The result is a plain value without prototypes that knows the position of each part,
+ *  so that later checks can report it. */
 import type { Alias, Document, LineCounter, Pair, Scalar, YAMLMap, YAMLSeq } from "yaml";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { readBounded } from "../input/read-file.ts";
 import { TOO_DEEP, YAML_LIMITS, YamlFault, yaml, yamlTokens } from "./scan.ts";
 
-// YAML or JSON that a person wrote, read with care: within limits, no tags but those of YAML's core, no merge keys,
-// each key once, one document. Whatever is wrong is a usage error with file, line and column. The answer is a plain
-// value without prototypes, and knows where each part of it stands, so that later checks can point there.
-
-/** As people count: from 1. */
+/** Counted from 1. */
 interface YamlPosition {
   readonly line: number;
   readonly column: number;
@@ -18,13 +15,13 @@ interface YamlPosition {
 export type YamlPath = readonly (string | number)[];
 
 export class YamlText {
-  /** As people gave it. */
+  /** The name as it was given. */
   readonly file: string;
   readonly value: unknown;
   readonly #document: Document.Parsed;
   readonly #valuer: YamlValueReader;
   readonly #lines: LineCounter;
-  /** Where its paths begin. */
+  /** The path of this part in the file. */
   readonly #from: YamlPath;
 
   constructor(
@@ -43,7 +40,7 @@ export class YamlText {
     this.#from = from;
   }
 
-  /** A part of it as a document of its own, which knows its places in this file. */
+  /** A part as a document of its own that keeps its positions in this file. */
   part(path: YamlPath): YamlText {
     const value = path.reduce<unknown>(
       (within, step) => (within as Record<string | number, unknown>)[step],
@@ -53,18 +50,18 @@ export class YamlText {
     return new YamlText(this.file, value, this.#document, this.#valuer, this.#lines, from);
   }
 
-  /** Where a part stands: a field at its key, an item at its beginning. Of a part that is not there, where it would be. */
+  /** The position of a part: of a field its key, of an item its beginning. Of a missing part: where it would be. */
   positionOf(path: YamlPath): YamlPosition {
     return this.#look(path).position;
   }
 
-  /** Null for a part that is not there. */
+  /** Null if the part does not exist. */
   find(path: YamlPath): YamlPosition | null {
     const { position, isWhole } = this.#look(path);
     return isWhole ? position : null;
   }
 
-  /** As far as the path leads. */
+  /** Follows the path as far as it exists. */
   #look(below: YamlPath): { readonly position: YamlPosition; readonly isWhole: boolean } {
     const { isAlias, isMap, isScalar, isSeq } = yaml();
     const path = [...this.#from, ...below];
@@ -92,7 +89,7 @@ export class YamlText {
     return positionText(this.file, this.positionOf(path));
   }
 
-  /** A mistake in what the file says. */
+  /** An error at a position of the file. */
   error(path: YamlPath, message: string): CliError {
     return usageError(`${this.where(path)}: ${message}`);
   }
@@ -103,10 +100,10 @@ export function readYaml(text: string, file: string): YamlText {
   return documentsIn(text, file, 1)[0] as YamlText;
 }
 
-/** Of one file; more than that is no file that somebody wrote. */
+/** Documents in one file. */
 const MAX_DOCUMENTS = 1_000;
 
-/** All documents of a text, separated by `---`. Those with nothing in them are left out, unless there is no other. */
+/** All documents of a text, separated by `---`. Empty ones are left out, unless all are empty. */
 export function readYamlDocuments(text: string, file: string): YamlText[] {
   const all = documentsIn(text, file, MAX_DOCUMENTS);
   const filled = all.filter(({ value }) => value !== null);
@@ -137,11 +134,11 @@ const TOO_MANY = (most: number) =>
 function* composed(text: string): Generator<Document.Parsed, void> {
   const composer = new (yaml().Composer)({
     ...{ schema: "core", version: "1.2", merge: false, resolveKnownTags: false, stringKeys: true },
-    // Its own check compares each key with each; ours is in yaml-value.ts.
+    // The library compares each key with each; our check is below.
     uniqueKeys: false,
   });
   for (const document of composer.compose(yamlTokens(text), true, text.length)) {
-    // A tag it does not know is a mere warning to the parser.
+    // The parser only warns about unknown tags.
     const [wrong] = [...document.errors, ...document.warnings];
     if (wrong !== undefined) throw new YamlFault(wrong.pos[0], plainYamlError(wrong));
     yield document as Document.Parsed;
@@ -154,10 +151,10 @@ export function readYamlFile(path: string, file: string, check?: YamlFileCheck):
   return bytes === null ? null : readYamlBytes(bytes, file);
 }
 
-/** Throws for an open file that must not be read. */
+/** Throws if the open file must not be read. */
 type YamlFileCheck = (descriptor: number) => void;
 
-/** No more than `limit` bytes of a file; null if there is none. */
+/** Reads at most `limit` bytes of a file; null if it does not exist. */
 export function readSmallFile(path: string, file: string, limit: number, check?: YamlFileCheck): Buffer | null {
   try {
     return readBounded(path, limit, file, check);
@@ -174,7 +171,7 @@ export function readYamlBytes(bytes: Uint8Array, file: string): YamlText {
   return readYaml(textIn(bytes, file), file);
 }
 
-/** What was read of a file as its text. */
+/** The bytes of a file as text. */
 export function textIn(bytes: Uint8Array, file: string): string {
   if (bytes.length > YAML_LIMITS.bytes) throw tooLong(file);
   try {
@@ -227,28 +224,28 @@ function plainYamlError({ code, message }: { code: string; message: string }): s
   return ADVICE[code] ?? `not valid YAML (${short}); fix it there`;
 }
 
-// From the nodes of a YAML document to a plain value: what JSON has, and nothing else. Objects have no prototype, so
-// `__proto__` is a key like any other. Aliases are copies, and what they add is bounded: a few that name each other
-// would otherwise be a billion values.
+// Converts the nodes of a YAML document to a plain value with only what JSON has. Objects have no prototype, so `__proto__`
+// is a key like any other. Aliases are copied, and the size of the copies is limited: a few nested aliases could otherwise
+// expand to a billion values.
 
-/** Characters that aliases may add: a kilobyte for each of them. */
+/** Characters that aliases may add: a kilobyte each. */
 const MAX_ADDED = 1_024 * YAML_LIMITS.aliases;
-/** What a value costs besides its text, in characters. */
+/** The cost of a value besides its text, in characters. */
 const VALUE_COST = 16;
 
-/** Where a node begins in the text. */
+/** The offset of a node in the text. */
 function startOf(node: unknown): number | null {
   const { range } = (node ?? {}) as { range?: readonly number[] | null };
   return range?.[0] ?? null;
 }
 
 class YamlValueReader {
-  /** What an alias stands for: the last anchor of its name before it. Also for who looks for positions later. */
+  /** The node of each alias: the last anchor of its name before it. Also used to find positions. */
   readonly targets = new Map<Alias, unknown>();
   readonly #anchors = new Map<string, unknown>();
-  /** Those that we are inside of. */
+  /** The nodes being converted now. */
   readonly #open = new Set<unknown>();
-  /** The outermost alias that we are inside of. */
+  /** The outermost alias being converted now. */
   #alias: Alias | null = null;
   #added = 0;
 
@@ -320,7 +317,7 @@ class YamlValueReader {
     return value;
   }
 
-  /** Inside an alias all was noted before, at its anchor. */
+  /** Nodes inside an alias were recorded at its anchor. */
   #note(node: unknown): void {
     const { anchor } = node as { anchor?: string };
     if (this.#alias !== null) this.#count(VALUE_COST);

@@ -1,10 +1,8 @@
-/** Loads the YAML library on first use, and scans YAML text token by token before a document is built. Scanning stops
- *  at the first excess (depth, aliases, size), so an oversized or malicious file costs milliseconds and no memory. */
+/** Loads the YAML library on first use, as loading takes a good part of a short command's time, and scans text token by
+ *  token before a document is built. Scanning stops at the first excess (depth, aliases, size), so a malicious file costs
+ *  milliseconds and no memory. It does not check that the text is valid YAML. */
 import { createRequire } from "node:module";
 import type { CST } from "yaml";
-
-// The library that reads YAML, loaded when there is something to read: most commands find no file of settings, and to
-// load it is a good part of a short command's time.
 
 type YamlLibrary = typeof import("yaml");
 
@@ -15,22 +13,19 @@ export function yaml(): YamlLibrary {
   return loaded;
 }
 
-// YAML text as the parser's tokens, looked at one lexeme after the other. It stops at the first thing that only an
-// attack or an accident has, before a document is made of it: so a bomb costs milliseconds and no memory. Depth
-// matters most: documents are made by recursion, and where the stack ends Node may end too. That the rest is good
-// YAML is not said here.
+// Depth is the most important limit: documents are built by recursion, and a stack overflow can end Node.
 
 export const YAML_LIMITS = {
   bytes: 1_048_576,
   depth: 64,
   aliases: 100,
-  /** Anchors, tags and directives. Each of them may be an error that the parser keeps until its end. */
+  /** Anchors, tags and directives. Each may be an error that the parser keeps until its end. */
   marks: 1_000,
-  /** A megabyte of ordinary JSON has 400 000. */
+  /** One megabyte of ordinary JSON has 400 000. */
   lexemes: 500_000,
 } as const;
 
-/** The reader of the text reports it with line and column. `offset` counts from 0. */
+/** Reported by the caller with line and column. `offset` counts from 0. */
 export class YamlFault extends Error {
   readonly offset: number;
 
@@ -44,10 +39,10 @@ export class YamlFault extends Error {
 // biome-ignore lint/suspicious/noControlCharactersInRegex: these are searched for.
 const CONTROLS = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/;
 
-/** The stream's document and the value that is being read are on the parser's stack too. */
+/** The parser's stack also holds the stream's document and the value being read. */
 const STACK_DEPTH = YAML_LIMITS.depth + 3;
 
-/** Throws a `Faulty`. */
+/** Throws a `YamlFault`. */
 export function* yamlTokens(text: string): Generator<CST.Token, void> {
   const control = CONTROLS.exec(text);
   if (control !== null) throw new YamlFault(control.index, "a control character; remove it, or write it as \\x…");
@@ -69,9 +64,9 @@ interface YamlScanState {
   aliases: number;
   marks: number;
   lexemes: number;
-  /** The next one is the text of a value, whatever it looks like. */
+  /** The next lexeme is the text of a value, whatever it contains. */
   isScalar: boolean;
-  /** A comma came, or a bracket opened, and nothing since. */
+  /** A comma or an opening bracket was the last token. */
   afterComma: boolean;
 }
 
