@@ -21,7 +21,7 @@ const refused = (...args: string[]) => {
 };
 
 describe("arguments", () => {
-  it("are read by the table: values, lists, flags and the rest", () => {
+  it("are parsed by the table: values, lists, flags and positionals", () => {
     const given = read("a", "--state", "x", "--state=-y", "-n5", "--json", "b");
     expect(given?.texts("state")).toEqual(["x", "-y"]);
     expect(given?.text("limit")).toBe("5");
@@ -32,13 +32,13 @@ describe("arguments", () => {
     expect(read()?.flag("json")).toBe(false);
   });
 
-  it("after -- are no options", () => {
+  it("after -- are not options", () => {
     const given = read("--json", "--", "./x.sh", "--limit", "--help", "--", "-n");
     expect(given?.positionals).toEqual(["./x.sh", "--limit", "--help", "--", "-n"]);
     expect(given?.text("limit")).toBeUndefined();
   });
 
-  it("that ask for help are not read any further", () => {
+  it("with --help are not checked any further", () => {
     expect(read("--nonsense", "--limit", "x", "-h")).toBeNull();
     expect(read("--help")).toBeNull();
   });
@@ -59,7 +59,7 @@ describe("arguments", () => {
   });
 
   it.each(["0", "101", "1.5", "-1", "abc", "", "1e1", "0x10", "9".repeat(20)])(
-    "are no limit of 1 to 100: %j",
+    "are not limits from 1 to 100: %j",
     (text) => {
       const given = read(`--limit=${text}`);
       expect(() => given?.integer("limit", { min: 1, max: 100 })).toThrow(

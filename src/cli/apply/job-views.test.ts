@@ -4,7 +4,7 @@ import { task } from "../../core/task/task.ts";
 import { openTestEngine } from "../../testing/index.ts";
 import { viewParts } from "./job-views.ts";
 
-it("are of one instant, though the job goes on while they are read", async () => {
+it("are of one instant, although the job continues while they are read", async () => {
   const { perdure, advance, close } = await openTestEngine();
   onTestFinished(close);
   const failing = task("failing", () => {

@@ -66,7 +66,7 @@ it("compares only documents whose jobs exist already, a bounded number at a time
   expect([searches, most, (await library.jobs({ limit: 100 })).jobs.length]).toEqual([40, 16, 41]);
 });
 
-it("does not submit a document that differs by the command of a job: that would start a failed child anew", async () => {
+it("does not submit a document that differs by the command of a job: that would redrive a failed child", async () => {
   await using library = await Perdure.open(":memory:");
   await submitAll(library, [wanted(0)], null);
   const submits: number[] = [];

@@ -34,10 +34,10 @@ export interface ReadJobsRequest extends DocumentsRequest {
   readonly settings: () => Promise<DialectSettings> | DialectSettings;
 }
 
-export async function readJobFiles(wish: ReadJobsRequest): Promise<ReadJobsResult> {
-  const documents = await documentsOf(wish);
+export async function readJobFiles(request: ReadJobsRequest): Promise<ReadJobsResult> {
+  const documents = await documentsOf(request);
   const others = documents.filter(({ dialect }) => dialect !== null);
-  const settings = others.length === 0 ? null : await wish.settings();
+  const settings = others.length === 0 ? null : await request.settings();
   let isAsked = false;
   const onParameters = () => {
     isAsked = true;
@@ -48,10 +48,10 @@ export async function readJobFiles(wish: ReadJobsRequest): Promise<ReadJobsResul
       const own = jobsOf(yaml).map((job): ReadJob => ({ ...job, dialect: null }));
       return { jobs: own, notes: riskyNotes(yaml, own) };
     }
-    const { parameters } = wish;
+    const { parameters } = request;
     return readForeign(document, { settings, parameters, documents: others, onParameters });
   });
-  if (Object.keys(wish.parameters).length > 0 && !isAsked) {
+  if (Object.keys(request.parameters).length > 0 && !isAsked) {
     throw usageError("--param: these files take no parameters; leave it out");
   }
   return { jobs: read.flatMap(({ jobs }) => jobs), notes: read.flatMap(({ notes }) => notes) };

@@ -19,7 +19,7 @@ describe("the times of a policy", () => {
     for (const policy of [fluster, noetl]) expect(resolvePolicy(retryOf(policy))).toEqual(resolvePolicy(policy));
   });
 
-  it("have them wherever they stand; what is no time, and what is no whole number, stays", () => {
+  it("have them at every level; values that are not durations or whole numbers stay", () => {
     const policy = {
       ...{ maxAttempts: 3_000, maxElapsed: 86_400_000, retryAfterMax: 0 },
       backoff: { type: "schedule" as const, delays: [0, 1_500, "3s", 0.5] as const, offset: 1 },

@@ -40,10 +40,9 @@ export const apply: CliCommand = {
   ],
   ...withDialectHelp("apply", {
     about:
-      "The kind of a file is detected if there is no doubt, else named with --dialect. A file can have several documents, " +
-      "with --- between them. With a mistake in one, no job of any is stored; one whose key belongs to another job is refused " +
-      "for itself. What a document asks for and Perdure cannot do is " +
-      "printed as a note. With --wait, exits as `perdure wait` does.",
+      "The kind of a file is detected; if it is ambiguous, pass --dialect. A file can have several documents, with --- between " +
+      "them. If one has an error, no job is stored; a document whose key belongs to another job is refused by itself. " +
+      "Fields that Perdure does not support are printed as notes. With --wait, exits as `perdure wait` does.",
     examples: [
       "perdure apply -f job.yaml",
       "perdure apply -f roles.yaml -f task.yaml --wait",

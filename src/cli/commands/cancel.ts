@@ -26,7 +26,7 @@ export const cancel: CliCommand = {
   },
 };
 
-/** In the library a cancel of an ended job is done, so that it can be repeated; a person wants to know that it had no effect. */
+/** The library accepts a cancel of an ended job, so that it can be repeated; for a person it is an error, as it had no effect. */
 async function cancelOne(perdure: Perdure, id: string): Promise<JobInfo> {
   const before = await nullIfForbidden(perdure.job(id).then((job) => job.get()));
   if (before !== null && isTerminal(before.state)) throw alreadyEnded(before);

@@ -8,7 +8,7 @@ import { config } from "./config.ts";
 
 const commands = await Promise.all(COMMANDS.map(({ load }) => load()));
 
-/** What bash makes of a line whose last word is being typed. */
+/** The completions of bash for a line whose last word is being typed. */
 function completed(...words: string[]): string[] {
   const script = [
     completionScript("bash", commands),

@@ -101,7 +101,7 @@ async function examine(context: CommandContext): Promise<Finding[]> {
   return [...before, ...after];
 }
 
-/** An error if the target is not known: then there is nothing more to check. */
+/** An error if the target is not known: then nothing more can be checked. */
 function whereTo(context: CommandContext): { readonly place: Target; readonly dir: DataDir } | Error {
   try {
     const config = loadConfig(context, ["data"]);

@@ -107,7 +107,7 @@ export const run: CliCommand = {
       ...(timeout === undefined ? {} : { timeout }),
     };
     // Last: standard input is read only when everything else is right.
-    const piped = await pipedInput(context, stdinWish(context));
+    const piped = await pipedInput(context, stdinMode(context));
     try {
       return await runJob(context, target, { input, retry, timeout, key, name, changes, piped });
     } finally {
@@ -116,7 +116,7 @@ export const run: CliCommand = {
   },
 };
 
-function stdinWish({ given }: CommandContext): Parameters<typeof pipedInput>[1] {
+function stdinMode({ given }: CommandContext): Parameters<typeof pipedInput>[1] {
   const [read, leave] = [given.flag("stdin"), given.flag("no-stdin")];
   if (read && leave) throw conflictError("--stdin", "--no-stdin");
   return read ? "read" : leave ? "leave" : "if piped";

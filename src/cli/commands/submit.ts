@@ -49,8 +49,8 @@ export const submit: CliCommand = {
     const jobs = await jobsOf(context, target);
     const piped = await pipedInput(context, given.flag("stdin") ? "read" : "leave");
     try {
-      const wish = { command: "submit", target, isList: given.flag("file"), doubt: doubtOf(jobs) };
-      return await storeJobs(context, { ...wish, jobs: jobs.map((job) => ({ ...job, piped })) });
+      const request = { command: "submit", target, isList: given.flag("file"), doubt: doubtOf(jobs) };
+      return await storeJobs(context, { ...request, jobs: jobs.map((job) => ({ ...job, piped })) });
     } finally {
       await piped?.close();
     }

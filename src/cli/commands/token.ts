@@ -234,8 +234,8 @@ async function rotate(context: CommandContext): Promise<number> {
   const dir = dataAt(config.text("data"), config.sourceOf("data"), io.cwd);
   const force = given.flag("force");
   const [afterMs, graceMs] = ["after", "grace"].map((name) => spanOf(given, name));
-  const wish = { dir, cwd: io.cwd, now: Date.now(), afterMs, graceMs, force };
-  const done = force ? await replaceLostSecret(context, config, wish) : rotateSecret(config, wish);
+  const request = { dir, cwd: io.cwd, now: Date.now(), afterMs, graceMs, force };
+  const done = force ? await replaceLostSecret(context, config, request) : rotateSecret(config, request);
   const { file, signsFrom, until, isShared } = done;
   if (given.flag("json")) out.json({ file, signsFrom, acceptedUntil: until });
   else {

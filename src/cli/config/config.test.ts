@@ -29,7 +29,7 @@ function load({ args = [], env = {}, files = {}, keys = KEYS, isTTY = false }: G
     run: async () => 0,
   };
   const given = readArguments(table, args);
-  if (given === null) throw new Error("help was asked for");
+  if (given === null) throw new Error("help was requested");
   return loadConfig({ given, io: testIo({ env, cwd, isTTY }) }, keys);
 }
 
@@ -214,7 +214,7 @@ describe("a setting", () => {
     expect(told).not.toContain("geheim");
   });
 
-  it("that a command does not use is not looked at, but all of the file is", () => {
+  it("that a command does not use is not checked, but the whole file is", () => {
     expect(load({ keys: ["data"], env: { PERDURE_PORT: "abc" } }).text("data")).toBe("./.perdure");
     expect(refusal({ keys: ["data"], ...file("workers: -1") })).toMatch(
       /perdure\.yaml:1:1: workers: must be .*; got -1/,
@@ -273,7 +273,7 @@ describe("the file", () => {
     expect(load({ files: { ...named, "perdure.yml": "workers: 2", "perdure.yaml": "" } }).integer("workers")).toBe(1);
   });
 
-  it("is the one that is named, and must be there then", () => {
+  it("is the one that is named, and must exist then", () => {
     const env = { PERDURE_CONFIG: "other.json" };
     expect(load({ files: named, env }).sourceOf("workers")).toBe("other.json:1");
     expect(load({ files: named, env, args: ["--config", "perdure.json"] }).integer("workers")).toBe(3);

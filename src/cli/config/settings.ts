@@ -91,7 +91,7 @@ export const KEYS: readonly SettingKey[] = SETTINGS.map(({ key }) => key);
 
 export function settingOf(key: SettingKey): Setting {
   const found = SETTINGS.find((setting) => setting.key === key);
-  if (found === undefined) throw new Error(`there is no setting ${key}`);
+  if (found === undefined) throw new Error(`setting ${key} does not exist`);
   return found;
 }
 

@@ -20,23 +20,23 @@ export interface WatchedRows {
 export function watchTable(
   context: CommandContext,
   columns: readonly Column[],
-  look: () => Promise<WatchedRows>,
+  read: () => Promise<WatchedRows>,
 ): Promise<number> {
   const { io } = context;
   const screen = new TableScreen(io);
   return untilInterrupted(context, async (signal) => {
     let last: WatchedRows = { rows: [], hasMore: false };
     for (let isFirst = true; !signal.aborted; isFirst = false) {
-      let trouble: string | null = null;
+      let failure: string | null = null;
       try {
-        last = await look();
+        last = await read();
       } catch (error) {
         // The first read shows whether it works at all: its error ends the command.
         if (isFirst || !isOutage(error)) throw error;
-        trouble = (error as Error).message;
+        failure = (error as Error).message;
       }
       if (signal.aborted) break;
-      screen.draw(columns, last, trouble);
+      screen.draw(columns, last, failure);
       await sleep(systemClock, EVERY_MS, { signal });
     }
     return 0;
@@ -51,7 +51,7 @@ class TableScreen {
     this.#io = io;
   }
 
-  draw(columns: readonly Column[], { rows, hasMore }: WatchedRows, trouble: string | null): void {
+  draw(columns: readonly Column[], { rows, hasMore }: WatchedRows, failure: string | null): void {
     // Read each time: a terminal may be resized, or not know its size (0).
     const { columns: wide, rows: high } = this.#io.stdout as Partial<NodeJS.WriteStream>;
     const width = wide || this.#io.columns;
@@ -62,7 +62,7 @@ class TableScreen {
     const lines = shown.length === 0 ? ["no matching jobs"] : tableLines(columns, shown, { columns: width, colour });
     const notes = [new Date().toLocaleTimeString("en-GB"), "Ctrl-C ends it"];
     if (hasMore || shown.length < rows.length) notes.push("there are more");
-    const status = painted(trouble === null ? "dim" : "red", trouble ?? notes.join(", "));
+    const status = painted(failure === null ? "dim" : "red", failure ?? notes.join(", "));
     const text = cutToWidth(safeLine(status.text), width ?? Number.POSITIVE_INFINITY);
     lines.push(withColour(text, status, colour));
     const up = this.#height === 0 ? "" : `\x1b[${this.#height}A`;

@@ -50,7 +50,7 @@ describe("standard input", () => {
     expect(await pipedInput(contextOf(opened(path)), "leave")).toBeNull();
   });
 
-  it("of a pipe is read, and is none if it is empty", async () => {
+  it("of a pipe is read, and is null if it is empty", async () => {
     const path = join(newDir(), "pipe");
     execFileSync("mkfifo", [path]);
     for (const [text, wanted] of [
@@ -76,7 +76,7 @@ describe("standard input", () => {
     expect(await pipedInput(contextOf(undefined), "if piped")).toBeNull();
   });
 
-  it("that is closed, or a directory, is an error where it was asked for; /dev/null is empty", async () => {
+  it("that is closed, or a directory, is an error if it was requested; /dev/null is empty", async () => {
     expect(await pipedInput(contextOf(opened("/dev/null")), "read")).toBeNull();
     const read = (stdin: Io["stdin"]) => pipedInput(contextOf(stdin), "read");
     await expect(read(opened("/dev/null", "r+"))).rejects.toThrow(/--stdin: standard input is closed/); // as Node opens it
@@ -84,7 +84,7 @@ describe("standard input", () => {
     await expect(read(opened(newDir()))).rejects.toThrow(/--stdin: standard input is a directory/);
   });
 
-  it("that does not end is told of after a few seconds", async () => {
+  it("that does not end causes a note after a few seconds", async () => {
     vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
     onTestFinished(() => void vi.useRealTimers());
     const notes: string[] = [];

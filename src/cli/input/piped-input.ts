@@ -31,14 +31,14 @@ export interface PipedInput extends StdinFile {
 /** After this time a note is printed: a person may not know that standard input is read. */
 const PATIENCE_MS = 3_000;
 
-/** Null if there is no input, or it is empty. `wish`: read it, do not read it, or decide by its type. */
+/** Null if there is no input, or it is empty. `mode`: read it, do not read it, or decide by its type. */
 export async function pipedInput(
   { io, out, given }: CommandContext,
-  wish: "read" | "leave" | "if piped",
+  mode: "read" | "leave" | "if piped",
 ): Promise<PipedInput | null> {
-  if (io.stdin === undefined || wish === "leave") return null;
-  if (wish === "if piped" && !isPiped(io.stdin.fd)) return null;
-  const problem = wish === "read" ? unreadable(io.stdin.fd) : null;
+  if (io.stdin === undefined || mode === "leave") return null;
+  if (mode === "if piped" && !isPiped(io.stdin.fd)) return null;
+  const problem = mode === "read" ? unreadable(io.stdin.fd) : null;
   if (problem !== null) {
     throw usageError(`--stdin: standard input is ${problem}; pipe the input, redirect a file, or leave --stdin out`);
   }

@@ -81,15 +81,15 @@ const BY_OTHERS = 0o002;
 const STICKY = 0o1000;
 
 /** The ids of trusted owners; null on systems without user ids. */
-export function believedOwners(env: Readonly<Record<string, string | undefined>> = process.env): number[] | null {
+export function trustedOwners(env: Readonly<Record<string, string | undefined>> = process.env): number[] | null {
   const me = process.geteuid?.();
   if (me === undefined) return null;
   const sudo = me === 0 && /^\d+$/.test(env.SUDO_UID ?? "") ? [Number(env.SUDO_UID)] : [];
   return [me, 0, ...sudo];
 }
 
-function isBelieved({ uid }: Pick<Stats, "uid">): boolean {
-  return believedOwners()?.includes(uid) ?? true;
+function isTrusted({ uid }: Pick<Stats, "uid">): boolean {
+  return trustedOwners()?.includes(uid) ?? true;
 }
 
 /** Throws if an open file that was found belongs to another user or is writable by everybody, also for a link of another
@@ -98,7 +98,7 @@ export function requireOwned(descriptor: number, path: string, shown: string, ad
   const file = fstatSync(descriptor);
   const entry = lstatSync(path, { throwIfNoEntry: false }) ?? file;
   for (const each of [file, entry]) {
-    if (!isBelieved(each)) throw refused(`${shown} belongs to another user (uid ${each.uid}) and is not read`, advice);
+    if (!isTrusted(each)) throw refused(`${shown} belongs to another user (uid ${each.uid}) and is not read`, advice);
   }
   if ((file.mode & BY_OTHERS) !== 0) {
     throw refused(

@@ -41,7 +41,7 @@ describe("the policy of the options", () => {
     expect(policy("--retry-on", text).retryOnExitCodes).toEqual(codes);
   });
 
-  it("hands conditions on as they are", () => {
+  it("passes conditions on unchanged", () => {
     const [retryWhen, stopWhen] = ["{{ exit_code == 75 }}", "{{ attempt > 2 }}"];
     expect(policy("--retry-when", retryWhen, "--stop-when", stopWhen)).toMatchObject({ retryWhen, stopWhen });
   });

@@ -25,7 +25,7 @@ describe("a printer", () => {
     }
   });
 
-  it("stops quietly when nobody reads any more", async () => {
+  it("stops quietly when the reader has closed the output", async () => {
     const io = testIo({ stdout: new Kept(1) });
     const out = new Printer(io);
     out.line("seen");
@@ -37,7 +37,7 @@ describe("a printer", () => {
     expect(io.stdout.text).toBe("seen\n");
   });
 
-  it("says so when it cannot write", async () => {
+  it("reports a failed write", async () => {
     const out = new Printer(testIo({ stdout: new Kept(0, "ENOSPC") }));
     out.line("lost");
     await expect(out.flush()).rejects.toMatchObject({ exitCode: 1, message: "cannot write the output: write ENOSPC" });
@@ -65,7 +65,7 @@ describe("times", () => {
     expect(showLocal(Number.NaN)).toBe("an unknown time");
   });
 
-  it("that lie in the future by a crooked clock are no time ago", () => {
+  it("in the future, by a wrong clock, are 0 ms ago", () => {
     expect(showSince(2_000, 1_000)).toBe("0 ms");
     expect(showSince(1_000, 2_500)).toBe("1.5 s");
   });

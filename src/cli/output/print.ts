@@ -11,13 +11,13 @@ const TABLE_ROWS = 1_000;
 
 export class Printer {
   readonly #io: Io;
-  readonly #look: TableLayout;
+  readonly #layout: TableLayout;
   readonly #gone = new AbortController();
   #failure: Error | null = null;
 
   constructor(io: Io) {
     this.#io = io;
-    this.#look = { columns: io.columns, colour: wantsColour(io) };
+    this.#layout = { columns: io.columns, colour: wantsColour(io) };
     // Never removed: a write may fail after the command has ended.
     io.stdout.on("error", (error: Error) => this.#failed(error));
     io.stderr.on("error", () => {}); // nowhere else to report it
@@ -30,7 +30,7 @@ export class Printer {
 
   /** One line, of several pieces. */
   line(...pieces: readonly TextPiece[]): void {
-    this.#write(pieces.map((piece) => withColour(safeLine(textOf(piece)), piece, this.#look.colour)).join(""));
+    this.#write(pieces.map((piece) => withColour(safeLine(textOf(piece)), piece, this.#layout.colour)).join(""));
   }
 
   /** Text of several lines. */
@@ -40,7 +40,7 @@ export class Printer {
 
   /** `wide`: not cut to the terminal. */
   table(columns: readonly Column[], rows: readonly (readonly TextPiece[])[], wide = false): void {
-    this.#write(...tableLines(columns, rows, wide ? { ...this.#look, columns: undefined } : this.#look));
+    this.#write(...tableLines(columns, rows, wide ? { ...this.#layout, columns: undefined } : this.#layout));
   }
 
   /** A long list as several tables, so that it need not be in memory. Returns the number of rows. */
@@ -60,7 +60,7 @@ export class Printer {
   }
 
   facts(facts: readonly (readonly [string, TextPiece | null])[]): void {
-    this.#write(...factLines(facts, this.#look));
+    this.#write(...factLines(facts, this.#layout));
   }
 
   json(value: unknown): void {

@@ -23,23 +23,23 @@ const MIN_WIDTH = 6;
 export function tableLines(
   columns: readonly Column[],
   rows: readonly (readonly TextPiece[])[],
-  look: TableLayout,
+  layout: TableLayout,
 ): string[] {
   const used = columns.map((_, c) => c).filter((c) => rows.some((row) => textOf(row[c] ?? "") !== ""));
   const shown = used.map((c) => columns[c] as Column);
   const head = shown.map((column): TextPiece => ({ text: column.head, colour: "dim" }));
   const pieces = [head, ...rows.map((row) => used.map((c) => row[c] ?? ""))];
   const cells = pieces.map((row) => row.map((piece) => safeLine(textOf(piece))));
-  const widths = fitted(shown, cells, look.columns ?? Number.POSITIVE_INFINITY);
+  const widths = fitted(shown, cells, layout.columns ?? Number.POSITIVE_INFINITY);
   return cells.map((row, r) => {
-    let room = look.columns ?? Number.POSITIVE_INFINITY;
+    let room = layout.columns ?? Number.POSITIVE_INFINITY;
     const parts = row.map((cell, c) => {
       const last = c === row.length - 1;
       const cut = cutToWidth(cell, Math.min(widths[c] as number, room));
       const side = shown[c]?.side ?? "left";
       const padded = last && side === "left" ? cut : padTo(cut, Math.min(widths[c] as number, room), side);
       room = Math.max(0, room - textWidth(padded) - GAP);
-      return withColour(padded, pieces[r]?.[c] ?? "", look.colour);
+      return withColour(padded, pieces[r]?.[c] ?? "", layout.colour);
     });
     return parts.join(" ".repeat(GAP)).trimEnd();
   });
@@ -64,13 +64,13 @@ function fitted(columns: readonly Column[], cells: readonly (readonly string[])[
 }
 
 /** `name  value` lines, values in one column; null and empty values are left out. */
-export function factLines(facts: readonly (readonly [string, TextPiece | null])[], look: TableLayout): string[] {
+export function factLines(facts: readonly (readonly [string, TextPiece | null])[], layout: TableLayout): string[] {
   const known = facts.filter(
     (fact): fact is readonly [string, TextPiece] => fact[1] !== null && textOf(fact[1]) !== "",
   );
   const width = Math.max(0, ...known.map(([name]) => name.length));
   return known.map(([name, value]) => {
-    const label = withColour(name.padEnd(width), { text: name, colour: "dim" }, look.colour);
-    return `${label}${" ".repeat(GAP)}${withColour(safeLine(textOf(value)), value, look.colour)}`;
+    const label = withColour(name.padEnd(width), { text: name, colour: "dim" }, layout.colour);
+    return `${label}${" ".repeat(GAP)}${withColour(safeLine(textOf(value)), value, layout.colour)}`;
   });
 }

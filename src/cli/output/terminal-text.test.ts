@@ -44,7 +44,7 @@ describe("S26: safe text", () => {
     expect(safeLine(given)).toBe(shown);
   });
 
-  it("keeps what is read as it is", () => {
+  it("keeps ordinary text", () => {
     for (const text of ["", "plain", "größe 図 🦊 ⚠\ufe0f e\u0301", "\\x1b is written so"]) {
       expect(safeText(text)).toBe(text);
       expect(safeLine(text)).toBe(text);

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { labelWords } from "./job-text.ts";
 
 describe("labels of a worker", () => {
-  it("are shown with cpus and memory as people give them", () => {
+  it("are shown with cpus and memory as in the options", () => {
     expect(labelWords({ gpu: "a100", spot: "" })).toBe("gpu=a100,spot");
     expect(labelWords({ "resource/cpu": "1500", "resource/host-cpu": "8000" })).toBe("cpu=1.5");
     const memory = (bytes: number) => labelWords({ "resource/cpu": "1500", "resource/memory": String(bytes) });

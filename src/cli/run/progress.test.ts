@@ -53,7 +53,7 @@ describe("the line of an attempt", () => {
       { attempt: 4, outcome: "lost", failure: null, charge: { to: "maxAttempts", used: 2, limit: 5 } },
       "attempt 4 lost: its worker exited or was cut off (counted as 2/5); retrying in 2.0 s",
     ],
-  ])("says how it counts: %j", (parts, text) => {
+  ])("shows how the attempt is counted: %j", (parts, text) => {
     expect(line(parts)).toBe(text);
   });
 

@@ -50,15 +50,15 @@ export function exitCodeOfJob(job: JobInfo, attempts: readonly AttemptRow[]): nu
   return failure.exitCode === null || failure.exitCode === 0 ? 1 : failure.exitCode;
 }
 
-/** Prints how the job ended, with --json also as one object, and returns the exit code. `asked`: the exit code of a signal. */
+/** Prints how the job ended, with --json also as one object, and returns the exit code. `signalExit`: the exit code of a signal. */
 export async function reportEnd(
   { perdure, context, live, note }: RunContext,
   job: JobHandle<unknown>,
-  asked: number | null = null,
+  signalExit: number | null = null,
 ): Promise<number> {
   const { given, io } = context;
   const [info, rows] = [await job.get(), await job.attempts()];
-  const exitCode = asked ?? exitCodeOfJob(info, rows);
+  const exitCode = signalExit ?? exitCodeOfJob(info, rows);
   const took = info.finishedAt === null ? "" : `, ${showMs(info.finishedAt - info.submittedAt)}`;
   const how = info.reason === null ? info.state : `${info.state} (${info.reason})`;
   // Only an explicit name: one made from the command adds nothing.

@@ -48,10 +48,10 @@ export async function runJob(context: CommandContext, target: Target, wanted: Ru
     const { job, ended, exitCode } = await submitOrResume(run, wanted, place.submit);
     if (exitCode !== null) return exitCode;
     if (job.created && place.submitted !== null) note(`${job.id}: ${place.submitted}`);
-    const asked = await follow(run, place, job, ended);
-    if (asked?.kind !== "leave" || place.left === null) return reportEnd(run, job, asked?.exitCode ?? null);
+    const stop = await follow(run, place, job, ended);
+    if (stop?.kind !== "leave" || place.left === null) return reportEnd(run, job, stop?.exitCode ?? null);
     note(`${job.id}: ${place.left(job.id)}`);
-    return context.given.flag("json") ? reportEnd({ ...run, note: () => {} }, job, asked.exitCode) : asked.exitCode;
+    return context.given.flag("json") ? reportEnd({ ...run, note: () => {} }, job, stop.exitCode) : stop.exitCode;
   });
 }
 
@@ -125,16 +125,16 @@ async function follow(
       },
     }).then(() => null);
     void reportIfWaiting(run, job, over.signal);
-    const asked = await Promise.race([followed, signals.requested, untilUnread(context)]);
-    if (asked === null) return null;
-    if (asked.kind === "leave" && place.left !== null) {
+    const stop = await Promise.race([followed, signals.requested, untilUnread(context)]);
+    if (stop === null) return null;
+    if (stop.kind === "leave" && place.left !== null) {
       await worker?.stop({ grace: 0 });
-      return asked;
+      return stop;
     }
-    if (asked.exitCode === 130) note(`${job.id}: cancelling; press Ctrl-C again to exit now`);
+    if (stop.exitCode === 130) note(`${job.id}: cancelling; press Ctrl-C again to exit now`);
     await perdure.cancel(job.id).catch(unlessEnded);
     await followed;
-    return { kind: "cancel", exitCode: asked.exitCode };
+    return { kind: "cancel", exitCode: stop.exitCode };
   } finally {
     over.abort();
     followed.catch(() => {});

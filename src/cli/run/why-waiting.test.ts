@@ -15,8 +15,8 @@ const sized = (cpu: number, memory: number) => job({ labels: resourceLabels({ cp
 
 function lackOf(wanted: ReturnType<typeof job>, workers: readonly SessionRow[], at?: "store"): string | null {
   const lack = new MissingWorker(wanted);
-  for (const each of workers) lack.meet(each);
-  return lack.words(at);
+  for (const each of workers) lack.add(each);
+  return lack.message(at);
 }
 
 const NOBODY = "no worker takes this job yet; start one with `perdure worker`";

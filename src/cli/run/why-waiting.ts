@@ -32,12 +32,12 @@ export async function reportIfWaiting(
     const isPaused = await isPausedQueue(perdure, queue);
     const lack = new MissingWorker(info);
     for await (const worker of eachWorker(perdure)) {
-      lack.meet(worker);
+      lack.add(worker);
       if (lack.isServed || signal.aborted) break;
     }
     if (signal.aborted) return;
     if (isPaused) note(`${job.id}: waiting: queue ${queue} is paused; resume it with ${resumeCommand(queue)}`);
-    const words = lack.words(at);
+    const words = lack.message(at);
     if (words !== null) note(`${job.id}: waiting: ${words}`);
   } catch {
     // Errors only suppress the hint.
@@ -78,7 +78,7 @@ export class MissingWorker {
   }
 
   /** A silent worker counts, until its server ends it. */
-  meet(worker: SessionRow): void {
+  add(worker: SessionRow): void {
     if (worker.endedAt !== null || worker.drainingAt !== null) return;
     const { namespace, kind } = this.#job;
     this.#isTaken ||= worker.namespace === namespace && worker.kinds.includes(kind);
@@ -87,19 +87,19 @@ export class MissingWorker {
   }
 
   /** Null if some worker takes the job. */
-  words(at: TargetKind = "server"): string | null {
+  message(at: TargetKind = "server"): string | null {
     if (this.#isServed) return null;
     const job = this.#job;
     const start = workerCommand(at, job);
     const needs = resourcesIn(job.labels);
-    if (needs === null || !this.#isOnlySize) return `${this.#nobody()}; start one with ${start}`;
+    if (needs === null || !this.#isOnlySize) return `${this.#noWorker()}; start one with ${start}`;
     const options = [...(needs.cpu === 0 ? [] : ["--cpu"]), ...(needs.memory === 0 ? [] : ["--memory"])];
     const larger = `start a larger one with ${start} (see ${options.join(", ")}), or submit the job with less`;
     return `no worker is large enough for ${showResources(needs)}; ${larger}`;
   }
 
   /** Most workers take commands, so their kind is left out. */
-  #nobody(): string {
+  #noWorker(): string {
     const { kind } = this.#job;
     return kind === "exec" || this.#isTaken
       ? "no worker takes this job yet"

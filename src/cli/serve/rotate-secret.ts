@@ -41,7 +41,10 @@ export interface SecretRotation {
   readonly secrets: readonly Secret[];
 }
 
-export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: RotateSecretRequest): SecretRotation {
+export function rotateSecret(
+  config: Config,
+  { dir, cwd, now, force, ...request }: RotateSecretRequest,
+): SecretRotation {
   if (givenSecrets(config).length > 0) {
     throw usageError(
       `the secret is set by ${config.sourceOf("server.secret")}: add a new one (\`openssl rand -hex 32\`) after the old, separated by a ` +
@@ -55,7 +58,7 @@ export function rotateSecret(config: Config, { dir, cwd, now, force, ...wish }: 
     throw new CliError(EXIT.failed, `no signing secret in ${file}: ${advice}; --force creates a new one`);
   }
   const isShared = isPostgres(config.text("db") ?? databaseOf(dir.path) ?? "");
-  const { afterMs = isShared && found !== null ? SHARED_AFTER_MS : 0, graceMs = GRACE_MS } = wish;
+  const { afterMs = isShared && found !== null ? SHARED_AFTER_MS : 0, graceMs = GRACE_MS } = request;
   const signsFrom = now + afterMs;
   const secrets = rotated(found?.secrets ?? [], { now, signsFrom, graceMs });
   const owner = found?.owner ?? ownerAround(file);
@@ -86,13 +89,13 @@ function requireGivable(file: string, owner: FileOwner | undefined): void {
 export async function replaceLostSecret(
   context: CommandContext,
   config: Config,
-  wish: RotateSecretRequest,
+  request: RotateSecretRequest,
 ): Promise<SecretRotation> {
-  const target = storeOf(context, config, wish.dir);
+  const target = storeOf(context, config, request.dir);
   refuseServed(target);
   return withEngine(context, target, {}, async ({ store, clock }) => {
     const print = await store.settings.get(SETTING);
-    const done = rotateSecret(config, wish);
+    const done = rotateSecret(config, request);
     const prints = done.secrets.map(({ text }) => fingerprint(text));
     if (print !== null && !prints.includes(print)) {
       await store.settings.replace(SETTING, print, prints[0] ?? null, secretReplaced(clock.now(), thisUser()));

@@ -6,7 +6,7 @@ import { lookUp } from "../../worker/exec/run-user.ts";
 import type { Config } from "../config/config.ts";
 import { runAsOf } from "./run-as.ts";
 
-it.skipIf(process.geteuid?.() !== 0)("says that root can read the token, however it was named", () => {
+it.skipIf(process.geteuid?.() !== 0)("notes that root can read the token, however it was named", () => {
   for (const given of ["root", "0", "0:65534"]) {
     const config = { text: () => given, sourceOf: () => "--run-as" } as unknown as Config;
     expect(runAsOf(config, "/").note).toContain("who can read the token");

@@ -1,4 +1,4 @@
-/** Where a server's signing secrets come from, and what the database knows of them. */
+/** The source of a server's signing secrets, and their fingerprint in the database. */
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -225,7 +225,7 @@ describe("the file of signing secrets", () => {
     expect(readSecretFile(file("a"))).toHaveLength(1);
   });
 
-  it("is told with its line, and never with its secret", () => {
+  it("is reported with its line, and never with its secret", () => {
     const good = "s".repeat(32);
     for (const [text, said] of [
       ["short", /^f:1: the secret is not 32 to 200 characters/],

@@ -87,8 +87,8 @@ export async function startServing(
       ...{ file: secretFileOf(config, dir.path, io.cwd), given: givenSecrets(config) },
     });
     closing.push(() => signing.close());
-    const wish = { dir: dir.path, now: engine.clock.now, isShared: isPostgres, hasWorkers, log };
-    const own = await ownTokens(engine.store, wish);
+    const request = { dir: dir.path, now: engine.clock.now, isShared: isPostgres, hasWorkers, log };
+    const own = await ownTokens(engine.store, request);
     const tokens = await TokenBook.open({ store: engine.store, clock: engine.clock, randomBytes, log });
     closing.push(() => tokens.close());
     const storeKind = isPostgres ? "postgres" : "sqlite";

@@ -7,7 +7,7 @@ import { loadConfig } from "../config/config.ts";
 import { LINK_KEYS, SERVER_KEYS, WORKER_KEYS } from "./process-settings.ts";
 import { workerArguments } from "./worker-processes.ts";
 
-/** What a worker of `perdure up` with these arguments makes of its own. */
+/** The settings of a worker that `perdure up` starts with these arguments. */
 function asWorker(...args: string[]) {
   return inside({}, ...args);
 }
@@ -21,17 +21,17 @@ function inside(env: Record<string, string>, ...args: string[]) {
 
 function given(command: Parameters<typeof readArguments>[0], args: readonly string[]) {
   const read = readArguments(command, args);
-  if (read === null) throw new Error("help was asked for");
+  if (read === null) throw new Error("help was requested");
   return read;
 }
 
 describe("the workers of up", () => {
-  it("may each take all of the machine where nothing is said of cpu and memory", () => {
+  it("may each use the whole machine if cpu and memory are not set", () => {
     const one = asWorker("--workers", "5");
     expect([one.number("worker.cpu"), one.bytes("worker.memory")]).toEqual([undefined, undefined]);
   });
 
-  it("each have what is said of one", () => {
+  it("each get the settings of one worker", () => {
     const one = asWorker("--workers", "3", "--cpu", "1.5", "--memory", "2g", "--concurrency", "7");
     expect([one.number("worker.cpu"), one.bytes("worker.memory")]).toEqual([1.5, 2 * 2 ** 30]);
     expect(one.integer("worker.concurrency")).toBe(7);

@@ -99,12 +99,12 @@ export function commandEntry({ given, io }: CommandContext, argv: readonly strin
   return checked(given, { argv, env, ...place, ...givenFields(given) });
 }
 
-/** The values of WISH_OPTIONS, for a job whose task and input come from elsewhere. */
+/** The options of a job whose task and input come from elsewhere, from JOB_OPTIONS. */
 export function givenOptions(given: Arguments): NonNullable<CliJobEntry["options"]> {
   return checkedOptions(given, givenFields(given));
 }
 
-/** Options of a job whose task and input come from elsewhere; errors name the option. */
+/** The same from fields that were read before; errors name the option. */
 export function checkedOptions(given: Arguments, fields: object): NonNullable<CliJobEntry["options"]> {
   return checked(given, { kind: "any", ...fields }).options ?? {};
 }

@@ -51,9 +51,9 @@ function retryOf(given: Arguments): ((own: PolicyInput | undefined) => PolicyInp
   const json = given.text("retry");
   const attempts = given.integer("max-attempts", { min: 1, max: MAX_COUNT });
   if (json === undefined && attempts === undefined) return null;
-  const wished = json === undefined ? {} : fieldsOf(jsonOf(json, "--retry"));
+  const changed = json === undefined ? {} : fieldsOf(jsonOf(json, "--retry"));
   return (own) => {
-    const merged = withPolicyFields((isPlain(own) ? own : {}) as PolicyFields, wished);
+    const merged = withPolicyFields((isPlain(own) ? own : {}) as PolicyFields, changed);
     const policy = attempts === undefined ? merged : { ...merged, maxAttempts: attempts };
     resolvePolicy(policy, "--retry");
     return policy;

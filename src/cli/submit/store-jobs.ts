@@ -29,25 +29,25 @@ export interface StoreJobsRequest {
 }
 
 /** Returns the exit code. */
-export async function storeJobs(context: CommandContext, wish: StoreJobsRequest): Promise<number> {
-  if (wish.target.kind === "store") await (await import("../target/open-store.ts")).makeStore(wish.target);
-  return withPerdure(context, (perdure) => storeIn(context, perdure, wish));
+export async function storeJobs(context: CommandContext, request: StoreJobsRequest): Promise<number> {
+  if (request.target.kind === "store") await (await import("../target/open-store.ts")).makeStore(request.target);
+  return withPerdure(context, (perdure) => storeIn(context, perdure, request));
 }
 
 /** The same with an open engine or client. */
 export async function storeIn(context: CommandContext, perdure: Perdure, wanted: StoreJobsRequest): Promise<number> {
   const { given, out } = context;
-  const wish = { ...wanted, jobs: await Promise.all(wanted.jobs.map((job) => withWholeParent(perdure, job))) };
-  if (wish.isList) for (const job of wish.jobs) await checkParent(perdure, job);
-  if (wish.target.kind === "store" && context.io.env.PERDURE_JOB_ID) {
+  const request = { ...wanted, jobs: await Promise.all(wanted.jobs.map((job) => withWholeParent(perdure, job))) };
+  if (request.isList) for (const job of request.jobs) await checkParent(perdure, job);
+  if (request.target.kind === "store" && context.io.env.PERDURE_JOB_ID) {
     out.note("this job runs without a server, so jobs that it submits are not its children; see `perdure up`");
   }
-  const stored = await storeAll(context, perdure, wish);
-  const warnings = await warnIfNoWorker(context, perdure, stored.jobs, wish);
-  if (given.flag("wait")) return waitForEnds(context, perdure, { ...stored, warnings }, wish);
+  const stored = await storeAll(context, perdure, request);
+  const warnings = await warnIfNoWorker(context, perdure, stored.jobs, request);
+  if (given.flag("wait")) return waitForEnds(context, perdure, { ...stored, warnings }, request);
   if (given.flag("json")) {
     const shown = stored.jobs.map(({ job: { id, created } }) => ({ id, created, ...warningOf(id, warnings) }));
-    out.json(wish.isList ? shown : shown[0]);
+    out.json(request.isList ? shown : shown[0]);
   }
   return stored.failed === 0 ? EXIT.done : EXIT.failed;
 }

@@ -40,7 +40,7 @@ export async function warnIfNoWorker(
   if (lanes === null || fleet === null) return warnings;
   const byLane = new Map<string, string | null>();
   for (const [name, lane] of lanes) {
-    byLane.set(name, fleet.live === 0 && doubt == null ? alone(lane, target) : lackWords(lane, fleet, target));
+    byLane.set(name, fleet.live === 0 && doubt == null ? alone(lane, target) : lackText(lane, fleet, target));
   }
   const noted = new Set<string>();
   for (const { job, entry } of created) {
@@ -96,7 +96,7 @@ async function fleetFor(perdure: Perdure, { kind }: Target, lanes: readonly NewL
       live += 1;
       for (const each of worker.kinds) if (kinds.size < MAX_KINDS) kinds.add(each);
       for (const lack of open) {
-        lack.meet(worker);
+        lack.add(worker);
         if (lack.isServed) open.delete(lack);
       }
       if (open.size === 0) break;
@@ -134,9 +134,9 @@ function alone(lane: NewLane, { kind }: Target): string {
   return `no worker is running; start one with ${workerCommand(kind, lane)}`;
 }
 
-function lackWords(lane: NewLane, { lacks, kinds }: WorkerFleet, { kind }: Target): string | null {
+function lackText(lane: NewLane, { lacks, kinds }: WorkerFleet, { kind }: Target): string | null {
   const lack = lacks.get(lane) as MissingWorker;
-  const words = lack.words(kind);
+  const words = lack.message(kind);
   if (words === null || lack.isTaken || kinds.has(lane.kind)) return words;
   const near = nearest(lane.kind, [...kinds]);
   return near === null ? words : `${words}. Did you mean ${near}?`;

@@ -1,4 +1,4 @@
-/** Commands read workers and queues a page at a time, keep none of them, and stop where they have found what they want. */
+/** Commands read workers and queues page by page, keep none of them, and stop when they have found what they need. */
 import { readdirSync, readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
 import { LIMIT } from "../../contract/wire.ts";
@@ -51,7 +51,7 @@ describe("workers and queues", () => {
     expect(pages.workers).toBe(Math.floor(count / 200) + 1);
   });
 
-  it("are read no further than somebody wants", async () => {
+  it("are read only as far as needed", async () => {
     const { looked, pages } = behind(
       many(1_000, () => ({})),
       queueNames,
@@ -61,7 +61,7 @@ describe("workers and queues", () => {
     expect(pages).toEqual({ workers: 1, queues: 2 });
   });
 
-  it("are not asked for all at once by any command", () => {
+  it("are not read all at once by any command", () => {
     const files = readdirSync("src/cli", { recursive: true, encoding: "utf8" }).filter((file) =>
       /(?<!\.test)\.ts$/.test(file),
     );

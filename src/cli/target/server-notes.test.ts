@@ -54,7 +54,7 @@ describe("the token file", () => {
     expect(() => readTokenFile(path, "")).toThrow(/can be read by others .*chmod 600/);
   });
 
-  it("that holds something else is refused, and one that is not there is none", () => {
+  it("with other content is refused, and a missing one is null", () => {
     const path = join(directory(), "token");
     expect(readTokenFile(path, "")).toBeNull();
     writeFileSync(path, "hello\n", { mode: 0o600 });
@@ -77,15 +77,15 @@ describe("the token file", () => {
     });
     onTestFinished(() => store.close());
     const lines: string[] = [];
-    const wish = {
+    const request = {
       ...{ dir, now: () => 1, isShared: false, hasWorkers: true },
       log: (_: string, message: string) => void lines.push(message),
     };
-    await ownTokens(store, wish);
+    await ownTokens(store, request);
     const first = readTokenFile(join(dir, "token"), "");
     expect(lines).toEqual([]);
     truncateSync(join(dir, "token"));
-    await ownTokens(store, wish);
+    await ownTokens(store, request);
     const second = readTokenFile(join(dir, "token"), "") as string;
     expect(second).not.toBe(first);
     expect(lines).toEqual([`${join(dir, "token")} was empty, as after a power cut: it has a new token now`]);
@@ -118,7 +118,7 @@ describe("the server file", () => {
     (await ServerClaim.take(dir)).release();
   });
 
-  it("of a process that was killed is nobody's", async () => {
+  it("of a process that was killed is ignored", async () => {
     const dir = directory();
     const child = spawn("sleep", ["60"]);
     const { pid } = child;

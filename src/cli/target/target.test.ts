@@ -1,10 +1,10 @@
-/** What a command line speaks to, and to whom it shows which token. */
+/** Which server or store a command line selects, and which token it sends where. */
 import { chmodSync, chownSync, lchownSync, mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { type CliCommand, readArguments } from "../command.ts";
-import { believedOwners } from "../input/read-file.ts";
+import { trustedOwners } from "../input/read-file.ts";
 import type { Io } from "../io.ts";
 import { isThisMachine, TARGET, type Target, targetOf } from "./target.ts";
 
@@ -36,7 +36,7 @@ function newPlace(live: string | null = null): Place {
     target(argv = [], env = {}) {
       const io = { stdout: process.stdout, stderr: process.stderr, env, cwd, isTTY: false, columns: undefined } as Io;
       const given = readArguments(look, argv);
-      if (given === null) throw new Error("help was asked for");
+      if (given === null) throw new Error("help was requested");
       return targetOf({ given, io });
     },
   };
@@ -47,7 +47,7 @@ const FAR = "https://perdure.example:4400";
 const WITH_TOKEN = { PERDURE_TOKEN: tokenOf("e") };
 
 describe("the target", () => {
-  it("is the data here, unless its server is at work: then that", () => {
+  it("is the data here, or its server if that is running", () => {
     expect(newPlace().target()).toMatchObject({ kind: "store", dir: { given: "./.perdure" }, namespace: "default" });
     expect(newPlace(LIVE).target()).toMatchObject({ kind: "server", url: LIVE, token: tokenOf("o") });
   });
@@ -254,9 +254,9 @@ it.skipIf(process.geteuid === undefined)("SUDO_UID names somebody only to root",
   const spy = vi.spyOn(process as Required<typeof process>, "geteuid");
   onTestFinished(() => spy.mockRestore());
   spy.mockReturnValue(1_000);
-  expect(believedOwners({ SUDO_UID: "54321" })).toEqual([1_000, 0]);
+  expect(trustedOwners({ SUDO_UID: "54321" })).toEqual([1_000, 0]);
   spy.mockReturnValue(0);
-  expect(believedOwners({ SUDO_UID: "54321" })).toEqual([0, 0, 54_321]);
+  expect(trustedOwners({ SUDO_UID: "54321" })).toEqual([0, 0, 54_321]);
 });
 
 describe("files that lie in a directory", () => {
@@ -321,7 +321,7 @@ describe("files that lie in a directory", () => {
       expect(() => place.target()).toThrow(/^perdure\.yaml belongs to another user/);
     });
 
-    it("are believed where the person names them, or has come by sudo", () => {
+    it("are trusted where the person names them, or has come by sudo", () => {
       const place = newPlace(LIVE);
       for (const name of ["", "server.json", "token"]) chownSync(join(place.data, name), STRANGER, STRANGER);
       expect(() => place.target()).toThrow(/belongs to another user/);

@@ -259,7 +259,7 @@ describe("a file", () => {
   const dir = mkdtempSync(join(tmpdir(), "perdure-yaml-"));
   afterAll(() => rmSync(dir, { recursive: true }));
 
-  it("is read whole, or not there, or told to be no text", () => {
+  it("is read completely, missing, or refused as not text", () => {
     writeFileSync(join(dir, "a.yaml"), "\ufeffa: 1\n");
     writeFileSync(join(dir, "b.yaml"), Buffer.from([0x61, 0xff]));
     mkdirSync(join(dir, "c.yaml"));

@@ -52,17 +52,17 @@ export class YamlText {
 
   /** The position of a part: of a field its key, of an item its beginning. Of a missing part: where it would be. */
   positionOf(path: YamlPath): YamlPosition {
-    return this.#look(path).position;
+    return this.#locate(path).position;
   }
 
   /** Null if the part does not exist. */
   find(path: YamlPath): YamlPosition | null {
-    const { position, isWhole } = this.#look(path);
+    const { position, isWhole } = this.#locate(path);
     return isWhole ? position : null;
   }
 
   /** Follows the path as far as it exists. */
-  #look(below: YamlPath): { readonly position: YamlPosition; readonly isWhole: boolean } {
+  #locate(below: YamlPath): { readonly position: YamlPosition; readonly isWhole: boolean } {
     const { isAlias, isMap, isScalar, isSeq } = yaml();
     const path = [...this.#from, ...below];
     let found = 0;
