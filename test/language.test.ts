@@ -40,6 +40,7 @@ const AVOID: readonly (readonly [avoid: RegExp, write: string])[] = [
   [/\b(un)?charged\b/gi, "counted as an attempt"],
   [/\bthe like\b|\blest\b|\bthus\b|\btill\b/gi, "similar, so that, until"],
   [/\b(heard|hears?) (of|from)\b/gi, "seen, receive"],
+  [/(?<!perdure )\brun (…|\d)/gi, "attempt n"],
   [/\basked to (stop|end)\b/gi, "received SIGTERM, draining, cancel requested"],
 ];
 

@@ -81,7 +81,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
     expect(stdout).toMatch(/^Retry +2 attempts, backoff none$/m);
     expect(stdout).toMatch(/^Annotations +agent-task\/name=summarise, agent-task\/tier=legionary$/m);
     expect(stdout).toMatch(/^ +1 +failed +.* exit code 7/m);
-    expect(stdout).toMatch(/ attempt\.failed, job\.retries_exhausted, job\.failed +run 2, exhausted: exit code 7/);
+    expect(stdout).toMatch(/ attempt\.failed, job\.retries_exhausted, job\.failed +attempt 2, exhausted: exit code 7/);
     expect(stdout).not.toMatch(/\bpod\b|Phase|transient|Normal\//);
     const shown = await askJson<{ events: { name: string }[] }>("describe", id);
     expect(Object.keys(shown)).toEqual(["job", "attempts", "children", "events"]);
@@ -90,6 +90,21 @@ describe.each(KINDS)("describe on %s", (kind) => {
     expect(theirs.stdout).toMatch(/^Phase +Failed$/m);
     expect(theirs.stdout).toContain("pod failed without result.json");
     expect(await ask("describe", id, "-o", "fluster")).toMatchObject({ code: 2, stdout: "" });
+  });
+
+  it("shows an attempt that a cancel ended as cancelled, also where its failure is an error", async () => {
+    const { ask, askJson, library } = await openWhere(kind);
+    const slow = task("slow", (_input: undefined, { signal }) => {
+      return new Promise((_, reject) => signal.addEventListener("abort", () => reject(new Error("stopped"))));
+    });
+    await library.work([slow]);
+    const job = await library.submit(slow);
+    await expect.poll(async () => (await job.get()).state).toBe("running");
+    await library.cancel(job.id);
+    await job.result().catch(() => {});
+    for (const command of ["get", "describe"])
+      expect((await ask(command, job.id)).stdout).toMatch(/^ +1 +cancelled +/m);
+    expect(await askJson("get", job.id)).toMatchObject({ attempts: [{ attempt: 1, outcome: "failed" }] });
   });
 
   it("prints the job, its attempts, children and events as JSON, and all requested jobs as text", async () => {
@@ -139,7 +154,11 @@ describe.each(KINDS)("describe on %s", (kind) => {
     expect(await askJson("describe", id)).toMatchObject({
       children: [{ id: child.id, kind: "exec", state: "queued", reason: null }],
     });
-    expect((await ask("describe", child.id)).stdout).toMatch(new RegExp(`^Parent +${id}$`, "m"));
+    const own = (await ask("describe", child.id)).stdout;
+    expect(own).toMatch(new RegExp(`^Parent +${id}$`, "m"));
+    const { summary } = await askJson<{ summary: string }>("explain", child.id);
+    expect(own.replaceAll(/\s+/g, " ")).toContain(`Summary ${summary.split(" since ")[0]}`);
+    expect(own).not.toContain("waiting for a free worker");
   });
 
   it("reports a job that does not exist", async () => {

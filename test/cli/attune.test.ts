@@ -47,7 +47,7 @@ describe("a job of preset attune", () => {
       match: { by: "list", list: "noRetryOn", entry: "permission denied" },
     });
     expect(await ask("events", id)).toMatch(
-      /attempt\.failed, job\.retry_scheduled +run 1, next after 1 ms, by retryOn "heartbeat \.\.\. stale": Worker heartbeat/,
+      /attempt\.failed, job\.retry_scheduled +attempt 1, retrying in 1 ms, by retryOn "heartbeat \.\.\. stale": Worker heartbeat/,
     );
     const { chain } = JSON.parse(await ask("get", id, "-o", "attune"));
     expect(chain).toMatchObject([

@@ -226,10 +226,10 @@ describe("events", () => {
     expect(lines[0]).toMatch(/^SEQ +AT +EVENT +DETAIL$/);
     expect(lines.slice(1).map((line) => line.replace(/^ *\d+ +\S+ +/, "").replaceAll(/ {2,}/g, " | "))).toEqual([
       "job.submitted | kind flaky, queue default",
-      "attempt.started | run 1 on worker worker-1",
-      "attempt.failed, job.retry_scheduled | run 1, next after 1 ms: connection reset",
-      "attempt.started | run 2 on worker worker-1",
-      "attempt.succeeded, job.succeeded | run 2",
+      "attempt.started | attempt 1 on worker worker-1",
+      "attempt.failed, job.retry_scheduled | attempt 1, retrying in 1 ms: connection reset",
+      "attempt.started | attempt 2 on worker worker-1",
+      "attempt.succeeded, job.succeeded | attempt 2",
     ]);
   });
 

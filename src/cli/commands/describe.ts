@@ -50,7 +50,7 @@ export const describe: CliCommand = {
       const [parts, workers] = await Promise.all([viewParts(perdure, id, true), bySession(perdure)]);
       const page = { parts, children: parts.children?.jobs ?? [], workers, now: parts.now ?? Date.now() };
       if (given.flag("json")) out.json(view === undefined ? ownJson(page) : viewJson(view, page));
-      else if (describeOther === null) printOwn(out, page);
+      else if (describeOther === null) printOwn(out, page, (await (await perdure.job(id)).explain()).summary);
       else await describeOther(out, describedJob(out, page));
       if (parts.children?.more) {
         out.note(
@@ -87,10 +87,11 @@ function describedJob(out: Printer, page: DescribePage): DescribedJob {
   return { parts, name: nameOf(job), state, now, printChildren: () => printChildren(out, page) };
 }
 
-function printOwn(out: Printer, page: DescribePage): void {
+/** `summary` is that of the engine, which knows the workers and queues that a waiting job depends on. */
+function printOwn(out: Printer, page: DescribePage, summary: string): void {
   const { parts, workers, now } = page;
   const { job, events } = parts;
-  const { attempts, summary } = explain({ events, now });
+  const { attempts } = explain({ events, now });
   out.facts([
     ["Name", painted("bold", nameOf(job))],
     ...jobFacts(job, now, workers).filter(([name]) => name !== "Name"),

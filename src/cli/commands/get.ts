@@ -147,15 +147,19 @@ const COLUMNS = [
 ] as const;
 
 /** All others are failures. */
-const OUTCOMES: Readonly<Partial<Record<ExplainedAttempts[number]["outcome"], Colour>>> = {
+const OUTCOMES: Readonly<Partial<Record<ShownOutcome, Colour>>> = {
   ...{ completed: "green", running: "cyan", waiting: "yellow", interrupted: "yellow", released: "yellow" },
+  cancelled: "yellow",
 };
 
-function attemptRow({ attempt, outcome, startedAt, endedAt, delay, failure }: ExplainedAttempts[number]): TextPiece[] {
-  const colour = OUTCOMES[outcome] ?? "red";
+type ShownOutcome = ExplainedAttempts[number]["outcome"] | "cancelled";
+
+function attemptRow(each: ExplainedAttempts[number]): TextPiece[] {
+  const { attempt, verdict, startedAt, endedAt, delay, failure } = each;
+  const outcome: ShownOutcome = verdict === "cancel" ? "cancelled" : each.outcome;
   return [
     String(attempt),
-    painted(colour, outcome),
+    painted(OUTCOMES[outcome] ?? "red", outcome),
     showLocal(startedAt),
     endedAt === null ? "" : showSince(startedAt, endedAt),
     delay === null ? "" : showMs(delay.delayMs),

@@ -31,7 +31,7 @@ function jobDetail(event: JobEvent): string {
     case "job.submitted":
       return `kind ${event.data.kind}, queue ${event.data.queue}`;
     case "attempt.started":
-      return `run ${event.data.attempt} on worker ${event.data.worker}`;
+      return `attempt ${event.data.attempt} on worker ${event.data.worker}`;
     case "job.cancel_requested":
     case "job.cancelled":
     case "job.discarded":
@@ -45,8 +45,8 @@ function jobDetail(event: JobEvent): string {
     }
     default: {
       const { attempt, decision, failure } = event.data;
-      const parts = [`run ${attempt}`];
-      if (decision.delay !== undefined) parts.push(`next after ${showMs(decision.delay.delayMs)}`);
+      const parts = [`attempt ${attempt}`];
+      if (decision.delay !== undefined) parts.push(retryWords(decision.delay.delayMs));
       if (decision.reason !== undefined) parts.push(decision.reason);
       const { match } = decision;
       if (match !== undefined && matchPart(match) !== null) parts.push(`by ${matchText(match)}`);
@@ -59,8 +59,24 @@ function by(who: string | null): string {
   return who === null ? "" : `by ${who}`;
 }
 
+function retryWords(delayMs: number): string {
+  return delayMs === 0 ? "retrying now" : `retrying in ${showMs(delayMs)}`;
+}
+
+/** Fields of the event under the names that the other tables use. */
 function engineDetail({ v: _, ...data }: Readonly<Record<string, unknown>>): string {
   return Object.entries(data)
-    .map(([name, value]) => `${name} ${typeof value === "string" ? value : JSON.stringify(value)}`)
+    .map(([name, value]) => engineField(name, value))
     .join(", ");
+}
+
+function engineField(name: string, value: unknown): string {
+  if (name === "why") return `reason: ${plainValue(value)}`;
+  if (name === "expiresAt") return typeof value === "number" ? `expires at ${showLocal(value)}` : "never expires";
+  return `${name} ${plainValue(value)}`;
+}
+
+function plainValue(value: unknown): string {
+  if (Array.isArray(value) && value.every((each) => typeof each === "string")) return value.join(" ");
+  return typeof value === "string" ? value : JSON.stringify(value);
 }
