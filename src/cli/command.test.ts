@@ -68,7 +68,7 @@ describe("arguments", () => {
     },
   );
 
-  it("name a job, in whatever way that may be, or are refused", () => {
+  it("may be any reference to a job, and are refused otherwise", () => {
     const id = "job_01m7gekg9zevv9a6xvvwmt1v8g";
     expect(read(id)?.jobId()).toBe(id);
     expect(read()?.optionalJobId()).toBeUndefined();
@@ -78,7 +78,7 @@ describe("arguments", () => {
     expect(() => read(id, "b")?.jobId()).toThrow('unexpected argument "b". Usage: perdure try [ID]');
   });
 
-  it("that the table does not have are a bug of the command", () => {
+  it("missing in the option table are a bug of the command", () => {
     expect(() => read()?.text("nope")).toThrow("the command try has no option nope in its table");
   });
 });

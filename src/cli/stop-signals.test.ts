@@ -1,10 +1,10 @@
-/** Signals that ask a process to stop. They are not sent: its listeners are called. */
+/** Signals that stop a process. The tests do not send them: they call the listeners. */
 import { expect, it, onTestFinished, vi } from "vitest";
 import { SAME_MS, untilStopped } from "./stop-signals.ts";
 
 const NAMES = ["SIGINT", "SIGTERM", "SIGHUP"] as const;
 
-/** `send` has the effect of a signal at an instant, and returns what has happened since the start. */
+/** `send` simulates a signal at an instant, and returns what has happened since the start. */
 function start() {
   const before = new Map(NAMES.map((name) => [name, process.listeners(name)]));
   const seen: unknown[] = [];
@@ -36,7 +36,7 @@ it("the first requests a shutdown, and a second one forces an exit with its own 
   expect(await send("SIGHUP", 9_000)).toEqual([...requested, 130]);
 });
 
-it("one right behind the first is the same, as `timeout` sends it to a process and to its group", async () => {
+it("a repetition right after the first is ignored, as `timeout` signals a process and its group", async () => {
   const send = start();
   const requested = ["received SIGTERM, shutting down; send it again to exit now", "SIGTERM"];
   await send("SIGTERM", 1_000);

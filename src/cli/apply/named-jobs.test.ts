@@ -1,4 +1,4 @@
-/** Which calls an apply of named documents makes: each lookup is one over the network. */
+/** The calls of an apply of named documents; each lookup is a network request. */
 import { expect, it } from "vitest";
 import type { Perdure as Engine } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
@@ -27,13 +27,13 @@ function wanted(i: number, maxAttempts = 2): JobToStore {
   };
 }
 
-it("adds that another apply is safe where the connection broke", async () => {
+it("adds that applying again is safe if the connection broke", async () => {
   const lost = new PerdureError("server_unreachable", "http://h cannot be reached");
   const broken = { jobs: async () => ({ jobs: [], next: null }), job: () => Promise.reject(lost) };
   const again = "http://h cannot be reached; apply again: a job that was stored is found by its name";
   const all = { ...broken, submitMany: () => Promise.reject(lost) };
   await expect(submitAll(all, [wanted(0)], null)).rejects.toThrow(again);
-  // Another kind of file has no name: its job would be stored twice.
+  // Other kinds of files have no name: their jobs would be stored twice.
   const plain: JobToStore = { entry: { task: "later" }, where: "a.yaml:1:1" };
   await expect(submitAll(all, [wanted(0), plain], null)).rejects.toThrow(/reached$/);
   const some = { ...broken, submitMany: async () => [lost, lost].map((error) => ({ ok: false, error }) as const) };
@@ -60,7 +60,7 @@ it("compares only documents whose jobs exist already, a bounded number at a time
   expect([first.every(({ ok }) => ok), searches]).toEqual([true, 0]);
   const mixed = [...all.slice(0, 39), wanted(39, 5), wanted(40)];
   const again = await submitAll(counted, mixed, null);
-  // In their order: those that exist, the one that differs in its policy alone, the new one.
+  // In this order: those that exist, the one that differs only in its policy, the new one.
   expect(again.map(({ ok }) => ok)).toEqual([...all.slice(0, 39).map(() => true), false, true]);
   expect(again[39]).toMatchObject({ message: expect.stringContaining("spec.retry.maxAttempts: 2 -> 5") });
   expect([searches, most, (await library.jobs({ limit: 100 })).jobs.length]).toEqual([40, 16, 41]);

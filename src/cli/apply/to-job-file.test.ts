@@ -11,7 +11,7 @@ const RULES =
 const retryOf = (retry: object) => toJobFile({ task: "k", options: { retry } }).retry as object;
 
 describe("the times of a policy", () => {
-  it("have units, whichever system they came from, and mean the same", () => {
+  it("have units, whichever system they came from, and the same value", () => {
     const fluster = flusterPolicy({ max_retries_failure: 2 }, "retry", DIALECT_DEFAULTS.fluster);
     const noetl = noetlPolicy(readNoetlRetry({ initial_delay: 0.5, max_delay: 90 }, "retry"), "s", "retry");
     expect(retryOf(fluster)).toMatchObject({ backoff: { initial: "1s", max: "1m", factor: 2 } });

@@ -25,21 +25,21 @@ function completed(...words: string[]): string[] {
 }
 
 describe("completion in bash", () => {
-  it("knows commands", () => {
+  it("completes commands", () => {
     expect(completed("")).toEqual(expect.arrayContaining(["run", "ps", "help", "--version"]));
     expect(completed("ex")).toEqual(["explain"]);
     expect(completed("help", "ex")).toEqual(["explain"]);
     expect(completed("nonsense", "--x")).toEqual([]);
   });
 
-  it("knows options of the command", () => {
+  it("completes options of the command", () => {
     expect(completed("ps", "--st")).toEqual(["--state"]);
     expect(completed("ps", "--state", "failed", "--li")).toEqual(["--limit"]);
     expect(completed("ps", "--he")).toEqual(["--help"]);
     expect(completed("run", "--backoff-f")).toEqual(["--backoff-factor"]);
   });
 
-  it("leaves values, and the command lines of others, to the shell", () => {
+  it("leaves values, and the arguments of other programs, to the shell", () => {
     expect(completed("ps", "--state", "--li")).toEqual([]);
     expect(completed("run", "--", "--b")).toEqual([]);
     expect(completed("run", "make", "--b")).toEqual([]);
@@ -47,7 +47,7 @@ describe("completion in bash", () => {
     expect(completed("run", "--quiet", "--backoff-m")).toEqual(["--backoff-max"]);
   });
 
-  it("knows the words of some commands", () => {
+  it("completes the arguments of some commands", () => {
     expect(completed("completion", "")).toEqual(["bash", "zsh", "fish"]);
     expect(completed("config", "server.por")).toEqual(["server.port"]);
   });
@@ -63,7 +63,7 @@ describe("perdure completion", () => {
     }
   });
 
-  it("quotes what is in the tables", () => {
+  it("quotes text from the tables", () => {
     const odd = {
       ...config,
       name: "odd",
@@ -74,7 +74,7 @@ describe("perdure completion", () => {
     expect(completionScript("zsh", table)).toContain(`'--json[a \\[b\\]\\: it'\\''s \`x\`]'`);
     expect(completionScript("fish", table)).toContain("-d 'it\\'s $(x)'");
     expect(completionScript("bash", table)).not.toContain("$(x)");
-    // zsh is not installed everywhere; its quoting is that of bash.
+    // zsh is not installed everywhere; it quotes like bash.
     execFileSync("bash", ["--norc", "-n"], { input: completionScript("bash", commands) });
   });
 

@@ -208,10 +208,10 @@ describe("a setting", () => {
     [file("server: 5"), "perdure.yaml:1:1: server: must be a map of settings, such as `host: …`; got 5"],
     [file("token: [geheim]"), "; got a value that is not shown"],
     [file("a: b: c"), "perdure.yaml:1:4: a second colon"],
-  ])("with a mistake is refused: %j", (given, message) => {
-    const told = refusal(given);
-    expect(told).toContain(message);
-    expect(told).not.toContain("geheim");
+  ])("with a mistake is refused: %j", (given, expected) => {
+    const message = refusal(given);
+    expect(message).toContain(expected);
+    expect(message).not.toContain("geheim");
   });
 
   it("that a command does not use is not checked, but the whole file is", () => {
@@ -234,7 +234,7 @@ describe("times in OPAL's terms", () => {
     return keys.map((key) => `${config.durationMs(key)} ${config.sourceOf(key)}`);
   };
 
-  it("are not in force where they are not given", () => {
+  it("have no effect if they are not set", () => {
     expect(shown({})).toEqual(["15000 default", "undefined default", "2000 default"]);
   });
 
@@ -255,7 +255,7 @@ describe("times in OPAL's terms", () => {
     expect(beat("", "0.5")).toBe("500 OPAL_HEARTBEAT_INTERVAL_SECS");
   });
 
-  it("give way to our own", () => {
+  it("are overridden by Perdure's own settings", () => {
     const opal = { OPAL_LEASE_TTL_SECS: "30", OPAL_LEASE_RENEW_SECS: "4" };
     expect(shown({ ...opal, PERDURE_WORKER_LEASE: "20s" }, file("server: { lease: 9s }"))).toEqual([
       ...["9000 perdure.yaml:1", "20000 PERDURE_WORKER_LEASE", "4000 OPAL_LEASE_RENEW_SECS"],
@@ -267,7 +267,7 @@ describe("times in OPAL's terms", () => {
 describe("the file", () => {
   const named = { "other.json": '{"workers": 9}', "perdure.json": '{"workers": 3}' };
 
-  it("is the first of its names in the working directory", () => {
+  it("is the first of the known names in the working directory", () => {
     expect(load({ files: named }).sourceOf("workers")).toBe("perdure.json:1");
     expect(load({ files: { ...named, "perdure.yml": "workers: 2" } }).integer("workers")).toBe(2);
     expect(load({ files: { ...named, "perdure.yml": "workers: 2", "perdure.yaml": "" } }).integer("workers")).toBe(1);

@@ -2,7 +2,7 @@ import { describe, expect, it } from "vitest";
 import { toBytes } from "../../core/input/resources.ts";
 import { showBytes, showMemory, showSpan, withoutPassword } from "./show-value.ts";
 
-describe("a value for people", () => {
+describe("a value shown to people", () => {
   it.each([
     ["postgres://me:geheim@host:5432/db", "postgres://me:***@host:5432/db"],
     [
@@ -19,7 +19,7 @@ describe("a value for people", () => {
     expect(withoutPassword(address)).toBe(shown);
   });
 
-  it("is exact", () => {
+  it("shows durations and sizes exactly", () => {
     expect([0, 1, 1_500, 90_000, 7_200_000, 7 * 86_400_000].map(showSpan)).toEqual([
       "0ms",
       "1ms",

@@ -31,7 +31,7 @@ function following(perdure: Perdure, id: string, revision?: number) {
     },
     table: () => ({ heads: [], rows: [] }),
   };
-  /** Lets the pause between two readings end, now or when there is one. */
+  /** Ends the pause between two reads, now or when it begins. */
   let go = () => {};
   const held = new Promise<void>((resolve) => {
     go = resolve;
@@ -76,7 +76,7 @@ it("a view is read again once for many events, not for each", async () => {
   expect(lines).toEqual(Array.from({ length: revision }, (_, i) => i + 1));
 });
 
-it("a job that gets too many events for a view ends it, with the command for those that follow", async () => {
+it("a job with too many events for a view ends it, with the command for later events", async () => {
   const { perdure, job } = await open();
   const { seen, go, ended } = following(perdure, job.id, VIEWED_EVENTS + 1);
   await expect.poll(() => seen).toEqual([1]);

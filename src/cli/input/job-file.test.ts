@@ -55,7 +55,7 @@ retry:
     expect(() => checkEntry(job?.entry as never)).not.toThrow();
   });
 
-  it("has a command in short", () => {
+  it("has a short form for a command", () => {
     expect(entry("argv: [./backup.sh, --fast]\nenv: {A: b}\ncwd: /srv\ninput: {x: 1}\nretry: 5")).toEqual({
       task: "exec",
       input: { argv: ["./backup.sh", "--fast"], env: { A: "b" }, cwd: "/srv", input: { x: 1 } },
@@ -68,7 +68,7 @@ retry:
     expect(entry("kind: mine")).toEqual({ task: "mine", input: null, options: {} });
   });
 
-  it("has many jobs, each with its place", () => {
+  it("has many jobs, each with its position", () => {
     const found = jobs("jobs:\n  - argv: [a]\n  - kind: http\n    input: {url: https://example.com}\n    runAt: 5");
     expect(found.map(({ where, entry: { task } }) => [where, task])).toEqual([
       ["job.yaml:2:5", "exec"],
@@ -142,7 +142,7 @@ retry:
     ],
     ["kind: a\nkind: b", 'job.yaml:2:1: duplicate key "kind"'],
     ["__proto__: {kind: a}", "job.yaml:1:1: __proto__: unknown field"],
-  ])("is refused with the place of the mistake: %j", (text, message) => {
+  ])("is refused with the position of the mistake: %j", (text, message) => {
     expect(refusal(text)).toContain(message);
   });
 
@@ -151,7 +151,7 @@ retry:
     expect(refusal(`kind: a\ninput: "${"\\a".repeat(200_000)}"`)).toContain("job.yaml:2:1: input: too much input");
   });
 
-  it("of any shape is read or refused", () => {
+  it("of any shape is either read or refused", () => {
     const names = [
       "kind",
       "input",
@@ -189,7 +189,7 @@ describe("reading a job file", () => {
   afterAll(() => rmSync(cwd, { recursive: true }));
   const from = (...chunks: string[]) => Readable.from(chunks.map((chunk) => Buffer.from(chunk))) as never;
 
-  it("takes a file of the working directory, or standard input", async () => {
+  it("uses a file in the working directory, or standard input", async () => {
     writeFileSync(join(cwd, "job.yaml"), "argv: [a]");
     expect((await readJobFile("job.yaml", { cwd }))[0]?.where).toBe("job.yaml:1:1");
     expect((await readJobFile("-", { cwd }, from("argv:", " [é]")))[0]?.entry.input).toEqual({ argv: ["é"] });
@@ -213,7 +213,7 @@ describe("reading a job file", () => {
 describe("resources, annotations, parents and ports", () => {
   const parent = "job_01m7gekg9zevv9a6xvvwmt1v8g";
 
-  it("are taken as the library takes them", () => {
+  it("are read as in the library", () => {
     const text = `argv: [a]\nports: [http]\nfill: { MY_PORT: port.http }\nparent: ${parent}\nresources: { cpu: 0.5, memory: 2g }\nannotations: { team/a: "x y" }\n`;
     expect(entry(text)).toEqual({
       task: "exec",
@@ -238,7 +238,7 @@ describe("resources, annotations, parents and ports", () => {
     ["parent: 7", "job.yaml:2:1: parent: must be the id of a job, at least 4 characters of it, or its name; got 7."],
     ["labels: { resource/cpu: '1' }", "is reserved; use resources"],
     ["fill: { A: port.http }", "job.yaml:2:9: fill.A: "],
-  ])("are refused where they cannot work: %s", (line, message) => {
+  ])("are refused if they are invalid: %s", (line, message) => {
     expect(refusal(`argv: [a]\n${line}\n`)).toContain(message);
   });
 });

@@ -34,7 +34,7 @@ function opened(path: string, flags = "r"): NonNullable<Io["stdin"]> {
     try {
       closeSync(fd);
     } catch {
-      // it was read to its end
+      // already read to its end
     }
   });
   return { fd, open: () => createReadStream("", { fd, autoClose: false }) };
@@ -57,7 +57,7 @@ describe("standard input", () => {
       ["data", { bytes: 4 }],
       ["", null],
     ] as const) {
-      const both = openSync(path, "r+"); // so that neither end waits for the other
+      const both = openSync(path, "r+"); // so that neither end blocks
       const stdin = opened(path);
       writeSync(both, text);
       closeSync(both);

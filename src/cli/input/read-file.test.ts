@@ -13,10 +13,10 @@ import { readTokenFile } from "../target/token-file.ts";
 import { readJobFile } from "./job-file.ts";
 import { readBounded } from "./read-file.ts";
 
-/** Of PostgreSQL, as far as the choice of a directory goes. */
+/** A PostgreSQL store, reduced to what the choice of a directory needs. */
 const OTHER_STORE = { blobs: () => null } as unknown as Store;
 
-describe("what is not a plain file is refused at once", () => {
+describe("anything but a plain file is refused at once", () => {
   it("a named pipe as a job, a token, settings, tasks, or an action of a pack", async () => {
     const pipe = namedPipe(tempFile("pipe.yaml"));
     const cwd = dirname(pipe);
@@ -40,11 +40,11 @@ describe("what is not a plain file is refused at once", () => {
     await expect(async () => read(dirname(pipe))).rejects.toThrow(`${pipe} is a named pipe; ${advice}`);
   });
 
-  it("no more than a little of a token and of a secret is read", () => {
+  it("only the first bytes of a token and of a secret are read", () => {
     const [token, secret] = [tempFile("token"), tempFile("secret")];
     for (const path of [token, secret]) {
       writeFileSync(path, "", { mode: 0o600 });
-      truncateSync(path, 2 ** 40); // takes no space
+      truncateSync(path, 2 ** 40); // uses no disk space
     }
     expect(() => readTokenFile(token, "start anew")).toThrow("is empty; start anew");
     expect(() => readSecretFile(secret)).toThrow("the secret is not");
@@ -57,7 +57,7 @@ describe("what is not a plain file is refused at once", () => {
     expect(() => readBounded(path, 1_000, path)).toThrow(`${path} is ${what}`);
   });
 
-  it("a plain file is read, no further than the limit", () => {
+  it("a plain file is read up to the limit", () => {
     const file = tempFile("text");
     writeFileSync(file, "0123456789");
     expect(readBounded(file, 4, file).toString()).toBe("0123");

@@ -11,17 +11,17 @@ function policy(...argv: string[]) {
 }
 
 describe("the policy of the options", () => {
-  it("is five runs without any, and one that can be resolved", () => {
+  it("has five attempts without options, and is valid", () => {
     expect(policy()).toEqual({ maxAttempts: 5 });
     expect(resolvePolicy(policy(), "retry").maxAttempts).toBe(5);
   });
 
-  it("leaves the number of runs to a preset, unless it is given", () => {
+  it("takes the number of attempts from a preset, unless it is set", () => {
     expect(policy("--preset", "noetl")).toEqual({ preset: "noetl" });
     expect(policy("--preset", "noetl", "--max-attempts", "9")).toEqual({ preset: "noetl", maxAttempts: 9 });
   });
 
-  it("has only what was given of the waits", () => {
+  it("has only the delays that were set", () => {
     expect(policy("--jitter", "0").backoff).toEqual({ jitter: 0 });
     expect(
       policy("--backoff", "2s", "--backoff-max", "1m", "--backoff-factor", "1.5", "--jitter", "0.25").backoff,

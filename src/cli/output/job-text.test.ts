@@ -35,7 +35,7 @@ describe("the failure of a job in a list", () => {
     return failureLine({ state, failure: cause } as JobInfo);
   };
 
-  it("has the line that decided, on one line, also where the message is long", () => {
+  it("has the matched line of the output, on one line, also if the message is long", () => {
     expect(shown("exit code 1: bye")).toBe("exit code 1: bye");
     expect(shown("exit code 1:\nbye", "HTTP 401")).toBe("exit code 1: bye (HTTP 401)");
     expect(shown("x".repeat(5_000), "HTTP 401")).toMatch(/^x{249}… \(HTTP 401\)$/);

@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import type { Io } from "../io.ts";
 import { LiveOutput } from "./live-output.ts";
 
-/** A stream that keeps what it gets, and is behind for as long as it is `full`. */
+/** A stream that collects its input, and reports backpressure while it is `full`. */
 class Sink extends EventEmitter {
   readonly isTTY: boolean;
   isFull = false;
@@ -39,7 +39,7 @@ const TERMINAL = { stdout: true, stderr: true };
 const PIPE = { stdout: false, stderr: false };
 
 describe("on a terminal", () => {
-  it("nothing depends on where the chunks are cut", () => {
+  it("the output does not depend on where chunks are split", () => {
     const bytes = Buffer.from("a€\u{1f600}\r\nb\x1b[2J\u009b\u202e\r50%\r\r\n\t\u0000end\r");
     const whole = liveOn(TERMINAL);
     whole.show("stdout", bytes);
@@ -58,14 +58,14 @@ describe("on a terminal", () => {
     expect(slow.stdout.text).toBe(whole.stdout.text);
   });
 
-  it("half a character of a run is shown as unreadable, before the next run", () => {
+  it("an incomplete character of an attempt is shown as unreadable, before the next attempt", () => {
     const { stdout, show } = liveOn(TERMINAL);
     show("stdout", Uint8Array.of(0x61, 0xe2, 0x82));
     show("stdout", Uint8Array.of(0xac, 0x62), 2);
     expect(stdout.text).toMatch(/^a\ufffd\n?\ufffdb$/);
   });
 
-  it("the streams do not share their halves", () => {
+  it("the streams do not share incomplete characters", () => {
     const { stdout, stderr, show, live } = liveOn(TERMINAL);
     show("stdout", "a\r");
     show("stderr", "\nb");
@@ -73,14 +73,14 @@ describe("on a terminal", () => {
     expect([stdout.text, stderr.text]).toEqual(["a\\r", "\nb"]);
   });
 
-  it("is seen stream by stream: a file beside it gets the bytes", () => {
+  it("is detected per stream: a redirected file gets the bytes", () => {
     const { stdout, stderr, show } = liveOn({ stdout: false, stderr: true });
     show("stdout", "\x1b[1mx\r\n");
     show("stderr", "\x1b[1mx\r\n");
     expect([stdout.text, stderr.text]).toEqual(["\x1b[1mx\r\n", "\\x1b[1mx\n"]);
   });
 
-  it("a line of ours begins a line, whichever stream the last one is open on", () => {
+  it("Perdure's lines start a new line, whichever stream has an unfinished one", () => {
     const { live, stdout, stderr, show } = liveOn(TERMINAL);
     show("stdout", "half");
     live.endLine("stderr");
@@ -93,14 +93,14 @@ describe("on a terminal", () => {
 });
 
 describe("into a pipe", () => {
-  it("all bytes go as they are, at once", () => {
+  it("all bytes are written unchanged, at once", () => {
     const { stdout, show } = liveOn(PIPE);
     const bytes = Uint8Array.from({ length: 256 }, (_, i) => i);
     for (const byte of bytes) show("stdout", Uint8Array.of(byte));
     expect(stdout.bytes).toEqual(Buffer.from(bytes));
   });
 
-  it("the other stream's open line is not ended", () => {
+  it("an unfinished line of the other stream is not ended", () => {
     const { live, stderr, show } = liveOn(PIPE);
     show("stdout", "half");
     live.endLine("stderr");
@@ -108,8 +108,8 @@ describe("into a pipe", () => {
   });
 });
 
-describe("a reader that is behind", () => {
-  it.each(["drain", "close", "error"])("holds the command up until %s, and leaves no listeners", async (event) => {
+describe("a slow reader", () => {
+  it.each(["drain", "close", "error"])("blocks the command until %s, and leaves no listeners", async (event) => {
     const { stdout, showing } = liveOn(PIPE);
     expect(showing("stdout", "x")).toBeUndefined();
     stdout.isFull = true;
@@ -120,7 +120,7 @@ describe("a reader that is behind", () => {
     expect(stdout.eventNames()).toEqual([]);
   });
 
-  it("and then gone holds nothing up any more", async () => {
+  it("that then closes the output no longer blocks", async () => {
     const { stdout, showing, gone } = liveOn(PIPE);
     stdout.isFull = true;
     const waiting = showing("stdout", "y");

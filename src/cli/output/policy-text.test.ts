@@ -6,7 +6,7 @@ import { attemptsText, backoffText, policyBudgetText } from "./policy-text.ts";
 const SHARED = { workerLost: { charge: "shared" } } as const;
 const times = (initial: string, max: string) => ({ initial, max, jitter: 0 }) as never;
 
-describe("a policy before anything was tried", () => {
+describe("the policy of a job without attempts", () => {
   it.each<[PolicyInput, string, string | null, string | null]>([
     [{ preset: "agent", maxAttempts: 8 }, "8 in all", "30 s, 1 min, 2 min, … capped at 5 min, ±25 %", null],
     [{ preset: "agent", maxAttempts: 2 }, "2 in all", "30 s, ±25 %", null],

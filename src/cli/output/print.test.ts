@@ -4,7 +4,7 @@ import { Printer, showLocal, showSince } from "./print.ts";
 import { painted } from "./terminal-text.ts";
 
 describe("a printer", () => {
-  it("escapes all that goes through it", async () => {
+  it("escapes everything it prints", async () => {
     const io = testIo({ env: { FORCE_COLOR: "1" } });
     const out = new Printer(io);
     out.line("a ", painted("red", HOSTILE));
@@ -45,7 +45,7 @@ describe("a printer", () => {
 });
 
 describe("times", () => {
-  it("are local, with their offset, and lose nothing", () => {
+  it("are local, with their offset and full precision", () => {
     const zone = process.env.TZ;
     try {
       for (const [name, shown] of [

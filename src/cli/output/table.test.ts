@@ -8,7 +8,7 @@ const COLUMNS = [{ head: "ID" }, { head: "N", side: "right" }, { head: "WHAT", f
 const plain = (columns?: number) => ({ columns, colour: false });
 
 describe("a table", () => {
-  it("has its columns under each other, numbers at the right, and no spaces at the end", () => {
+  it("has aligned columns, numbers at the right, and no trailing spaces", () => {
     const rows = [
       ["a", "1", "short"],
       ["図", "200", ""],
@@ -16,11 +16,11 @@ describe("a table", () => {
     expect(tableLines(COLUMNS, rows, plain())).toEqual(["ID    N  WHAT", "a     1  short", "図  200"]);
   });
 
-  it("leaves out a column in which nothing stands", () => {
+  it("leaves out an empty column", () => {
     expect(tableLines(COLUMNS, [["a", "1", ""]], plain())).toEqual(["ID  N", "a   1"]);
   });
 
-  it("cuts what may be cut, and no id", () => {
+  it("shortens text, but not ids", () => {
     const lines = tableLines(COLUMNS, [["job_0123456789", "1", "a long command line"]], plain(28));
     expect(lines).toEqual(["ID              N  WHAT", "job_0123456789  1  a long c…"]);
   });
@@ -37,14 +37,14 @@ describe("a table", () => {
     );
   });
 
-  it("puts colours around text that is escaped", () => {
+  it("puts colours around escaped text", () => {
     const lines = tableLines([{ head: "A" }], [[painted("red", "\x1b[2J")]], { columns: 80, colour: true });
     expect(lines).toEqual(["\x1b[2mA\x1b[0m", "\x1b[31m\\x1b[2J\x1b[0m"]);
   });
 });
 
 describe("facts", () => {
-  it("leave out what is not known", () => {
+  it("leave out unknown values", () => {
     const facts = [
       ["Kind", "exec"],
       ["Key", null],

@@ -4,7 +4,7 @@ import { DANGEROUS } from "../../../test/cli/kit.ts";
 import { rounds } from "../../../test/tier.ts";
 import { cutToWidth, padTo, safeJson, safeLine, safeText, textWidth } from "./terminal-text.ts";
 
-/** Any code units, also halves of pairs, and more of what is dangerous than chance would give. */
+/** Any code units, also unpaired surrogates, and more dangerous characters than chance would give. */
 const unit = fc.integer({ min: 0, max: 0xffff }).map((code) => String.fromCharCode(code));
 const special = fc.constantFrom(
   ...[
@@ -51,12 +51,12 @@ describe("S26: safe text", () => {
     }
   });
 
-  it("keeps lines and tabs of a block, and neither on one line", () => {
+  it("keeps line ends and tabs in a block, and escapes both on one line", () => {
     expect(safeText("a\tb\r\nc\n")).toBe("a\tb\nc\n");
     expect(safeLine("a\tb\r\nc\n")).toBe("a\\tb\\r\\nc\\n");
   });
 
-  it("never lets a dangerous character through, and changes nothing twice", () => {
+  it("never lets a dangerous character through, and is idempotent", () => {
     fc.assert(
       fc.property(anyText, (text) => {
         const [block, line] = [safeText(text), safeLine(text)];
@@ -73,7 +73,7 @@ describe("S26: safe text", () => {
     );
   });
 
-  it("in JSON means the same", () => {
+  it("in JSON has the same value", () => {
     fc.assert(
       fc.property(anyText, (text) => {
         const json = safeJson(JSON.stringify({ text }));

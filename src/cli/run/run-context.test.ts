@@ -14,7 +14,7 @@ const failed = (reason: string, ...runs: readonly [string, Failure | null][]) =>
   codeOf({ state: "failed", reason }, ...runs);
 
 describe("the exit code of a job", () => {
-  it("is 0 when it succeeded, whatever its runs ended with", () => {
+  it("is 0 when it succeeded, whatever the exit codes of its attempts", () => {
     expect(codeOf({ state: "succeeded" }, ["failed", exit(7)], ["completed", null])).toBe(0);
     expect(codeOf({ state: "succeeded", result: { exitCode: 9 } }, ["completed", null])).toBe(0);
   });
@@ -24,7 +24,7 @@ describe("the exit code of a job", () => {
     expect(codeOf({ state: "cancelled" })).toBe(130);
   });
 
-  it("is that of the last run that failed", () => {
+  it("is that of the last attempt that failed", () => {
     expect(failed("exhausted", ["failed", exit(3)], ["failed", exit(4)])).toBe(4);
     expect(failed("exhausted", ["failed", exit(3)], ["interrupted", null])).toBe(3);
     expect(failed("rejected", ["failed", exit(137)])).toBe(137);
@@ -35,7 +35,7 @@ describe("the exit code of a job", () => {
     expect(failed("rejected", ["failed", failure({ kind: "error", message: "m" })])).toBe(1);
   });
 
-  it("is as shells have it for timeouts and programs that cannot be started", () => {
+  it("is that of shells for timeouts and programs that cannot be started", () => {
     expect(failed("timeout", ["timeout", exit(143)])).toBe(124);
     expect(failed("exhausted", ["timeout", exit(143)])).toBe(124);
     expect(failed("exhausted", ["timeout", exit(143)], ["failed", exit(5)])).toBe(5);
@@ -43,7 +43,7 @@ describe("the exit code of a job", () => {
     for (const code of ["EACCES", "ENOTDIR", "E2BIG"]) expect(failed("invalid", ["failed", spawn(code)])).toBe(126);
   });
 
-  it("is 125 when its runs were lost, and when there was none", () => {
+  it("is 125 when its attempts were lost, and without any attempt", () => {
     expect(failed("lost", ["failed", exit(7)], ["lost", failure({ kind: "lost", message: "m" })])).toBe(125);
     expect(failed("poison", ["lost", null])).toBe(125);
     expect(failed("expired")).toBe(125);

@@ -50,8 +50,8 @@ describe("what a job lacks to start", () => {
       sized(4, 2 * GIB),
       "no worker is large enough for 4 cpus and 2048 MiB of memory; start a larger one with `perdure worker` (see --cpu, --memory), or submit the job with less",
     ],
-  ])("is %s", (_, wanted, told) => {
-    expect(lackOf(wanted, [worker()])).toBe(told);
+  ])("is %s", (_, wanted, message) => {
+    expect(lackOf(wanted, [worker()])).toBe(message);
   });
 
   it("without a server, names the command that works there", () => {
@@ -59,7 +59,7 @@ describe("what a job lacks to start", () => {
     expect(lackOf(sized(999, 0), [worker()], "store")).toContain("start a larger one with `perdure up` (see --cpu)");
   });
 
-  it("is a worker, where all are gone or leave, whatever its size", () => {
+  it("is a worker if all have ended or are draining, whatever the size of the job", () => {
     for (const workers of [[], [worker({ endedAt: 1 })], [worker({ drainingAt: 1 })], [worker({ namespace: "x" })]]) {
       expect(lackOf(job(), workers)).toBe(NOBODY);
       expect(lackOf(sized(999, 0), workers)).toBe(NOBODY);

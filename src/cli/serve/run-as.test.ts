@@ -14,7 +14,7 @@ it.skipIf(process.geteuid?.() !== 0)("notes that root can read the token, howeve
 });
 
 it.skipIf(process.geteuid?.() !== 0 || lookUp("nobody") === null)(
-  "stays root, and reports it, where the other user cannot enter the working directory",
+  "stays root, and reports it, if the other user cannot enter the working directory",
   () => {
     const config = { text: () => undefined } as unknown as Config;
     const cwd = mkdtempSync(join(tmpdir(), "perdure-run-as-")); // 0700

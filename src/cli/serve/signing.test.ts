@@ -46,7 +46,7 @@ async function bench() {
   return { dir, url, store, time, clock, logged, file, start, copy, rotate };
 }
 
-/** As an earlier version left it. */
+/** A store as an earlier version left it. */
 function withFormer(store: Store, secret: string) {
   let former: string | null = secret;
   return Object.assign(Object.create(store), {
@@ -61,7 +61,7 @@ function withFormer(store: Store, secret: string) {
 }
 
 describe("the signing secret of a server", () => {
-  it("is made at the first start, for its owner alone, and is nowhere in the database", async () => {
+  it("is created at the first start, readable only for its owner, and is not in the database", async () => {
     const { file, start, url, store, logged } = await bench();
     const signing = await start("a");
     expect(statSync(file("a")).mode & 0o777).toBe(0o600);
@@ -96,7 +96,7 @@ describe("the signing secret of a server", () => {
     expect(existsSync(file("c"))).toBe(false);
   });
 
-  it("is made once where two servers of a new database start at the same time", async () => {
+  it("is created once if two servers of a new database start at the same time", async () => {
     const { file, start } = await bench();
     const answers = await Promise.allSettled([start("a"), start("b")]);
     expect(answers.map(({ status }) => status).sort()).toEqual(["fulfilled", "rejected"]);
@@ -146,7 +146,7 @@ describe("the signing secret of a server", () => {
     expect([b.keys.missing, b.keys.check("x", a.keys.sign("x"))]).toEqual([null, "current"]);
   });
 
-  it("is let go early when no session is left that was opened before", async () => {
+  it("is dropped early when no older session is left", async () => {
     const { store, start, rotate, time, clock } = await bench();
     const { keys, poll } = await start("a").then((one) => ({ keys: one.keys, poll: () => one.poll() }));
     const before = keys.sign("x");
@@ -198,7 +198,7 @@ describe("the signing secret of a server", () => {
 });
 
 describe("the file of signing secrets", () => {
-  it("is refused where others can read it, and while it is bad the loaded ones stay in use", async () => {
+  it("is refused if others can read it, and the loaded secrets stay in use until it is fixed", async () => {
     const { start, file, logged } = await bench();
     const one = await start("a");
     const kept = readFileSync(file("a"));

@@ -37,7 +37,7 @@ describe("the workers of up", () => {
     expect(one.integer("worker.concurrency")).toBe(7);
   });
 
-  it("keep the times that OPAL's variables say, unless they are given others", () => {
+  it("keep the times of OPAL's variables, unless other settings replace them", () => {
     const env = { OPAL_LEASE_TTL_SECS: "9.5", OPAL_HEARTBEAT_INTERVAL_SECS: "0.5" };
     const times = (config: ReturnType<typeof inside>) => [
       config.durationMs("worker.lease"),

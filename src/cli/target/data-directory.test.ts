@@ -14,20 +14,20 @@ function newCwd(): string {
 const ignored = (dir: string) =>
   existsSync(join(dir, ".gitignore")) && readFileSync(join(dir, ".gitignore"), "utf8").split("\n").includes("*");
 
-it("keeps git from a data directory that it makes, and from one of our name", () => {
+it("makes git ignore a data directory that it creates, or one named .perdure", () => {
   const cwd = newCwd();
   const make = (name: string) => makeDataDirectory(dataAt(name, "--data", cwd)).path;
   expect(ignored(make("new/data"))).toBe(true);
   expect(existsSync(join(cwd, "new", ".gitignore"))).toBe(false);
   mkdirSync(join(cwd, ".perdure"));
   expect(ignored(make(".perdure"))).toBe(true);
-  // What was there before may hold more than ours.
+  // An existing directory may contain other files.
   expect(ignored(make("."))).toBe(false);
   writeFileSync(join(cwd, ".perdure", ".gitignore"), "mine\n");
   expect(ignored(make(".perdure"))).toBe(false);
 });
 
-it("keeps git from the directory that the library makes", async () => {
+it("makes git ignore the directory that the library creates", async () => {
   const dir = join(newCwd(), ".perdure");
   await using _ = await Perdure.open(join(dir, "perdure.db"));
   expect(ignored(dir)).toBe(true);

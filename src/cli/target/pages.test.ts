@@ -8,7 +8,7 @@ import { eachQueue, eachWorker } from "./pages.ts";
 
 const NOW = 1_000_000;
 
-/** A fleet and its queues behind pages, and how many of them were read. */
+/** Workers and queues in pages, and how many were read. */
 function behind(workers: readonly Partial<SessionRow>[], queues: readonly Partial<QueueCounts>[] = []) {
   const pages = { workers: 0, queues: 0 };
   const rows = workers.map((worker, i) => ({
@@ -85,7 +85,7 @@ describe("perdure doctor", () => {
     jobs: async () => ({ jobs: [{ ...job, ...more } as unknown as JobInfo], next: null }),
   });
 
-  it("counts all workers, and misses none whose job it has seen", async () => {
+  it("counts all workers, and reports a running job without a session", async () => {
     const { looked, pages } = behind(many(450, (i) => (i === 7 ? { drainingAt: 1 } : {})));
     expect(await checkWorkers(withJob(looked), NOW)).toMatchObject([{ message: "449 workers alive, 1 draining" }]);
     expect(pages.workers).toBe(3);
@@ -93,7 +93,7 @@ describe("perdure doctor", () => {
     expect(orphan?.message).toContain("1 job in state running without a session: job_1");
   });
 
-  it("reads workers until one takes what waits, and all queues for those that are paused", async () => {
+  it("reads workers until one takes the waiting job, and all queues to find paused ones", async () => {
     const { looked, pages } = behind(
       many(450, () => ({})),
       queueNames,

@@ -28,7 +28,7 @@ function directory(): string {
 const TOKEN = `pdr_abcdefgh_${"x".repeat(43)}`;
 
 describe("the token file", () => {
-  it("is for its owner alone, whatever the umask", () => {
+  it("is readable only for its owner, whatever the umask", () => {
     const dir = directory();
     const before = process.umask(0);
     try {
@@ -41,13 +41,13 @@ describe("the token file", () => {
     expect(readdirSync(dir)).toEqual(["token"]);
   });
 
-  it("is not written over: who comes second gets the first's", () => {
+  it("is not overwritten: the second writer gets the first token", () => {
     const path = join(directory(), "token");
     writeTokenFile(path, TOKEN);
     expect(writeTokenFile(path, `pdr_zzzzzzzz_${"y".repeat(43)}`)).toBe(TOKEN);
   });
 
-  it.each([0o644, 0o640, 0o604, 0o660])("S35: is refused when others may use it (mode %o)", (mode) => {
+  it.each([0o644, 0o640, 0o604, 0o660])("S35: is refused when others can read or change it (mode %o)", (mode) => {
     const path = join(directory(), "token");
     writeTokenFile(path, TOKEN);
     chmodSync(path, mode);
@@ -61,13 +61,13 @@ describe("the token file", () => {
     expect(() => readTokenFile(path, "")).toThrow(/holds no token/);
   });
 
-  it.each(["", "\n", "\0".repeat(56)])("of which a power cut left nothing (%j) is reported with what to do", (left) => {
+  it.each(["", "\n", "\0".repeat(56)])("that is empty after a power cut (%j) is reported with what to do", (left) => {
     const path = join(directory(), "token");
     writeFileSync(path, left, { mode: 0o600 });
     expect(() => readTokenFile(path, "restart the server")).toThrow(`${path} is empty; restart the server`);
   });
 
-  it("of which a power cut left nothing is replaced when the server starts, with one line in the log", async () => {
+  it("that is empty after a power cut is replaced when the server starts, with one log line", async () => {
     const dir = directory();
     const store = await openStore({
       url: ":memory:",
@@ -95,7 +95,7 @@ describe("the token file", () => {
   });
 });
 
-it.skipIf(process.geteuid?.() !== 0)("an empty token file that root replaces stays with its owner", () => {
+it.skipIf(process.geteuid?.() !== 0)("an empty token file that root replaces keeps its owner", () => {
   const path = join(directory(), "token");
   writeFileSync(path, "", { mode: 0o600 });
   chownSync(path, 65534, 65534);
@@ -104,7 +104,7 @@ it.skipIf(process.geteuid?.() !== 0)("an empty token file that root replaces sta
 });
 
 describe("the server file", () => {
-  it("keeps a second server away, naming the first, until that lets go", async () => {
+  it("makes a second server fail with the pid of the first, until the first releases it", async () => {
     const dir = directory();
     const first = await ServerClaim.take(dir);
     first.listening("http://127.0.0.1:4400");

@@ -21,7 +21,7 @@ interface Place {
   target(argv?: readonly string[], env?: Record<string, string>): Target;
 }
 
-/** With the token of the data's own server, as `perdure up` leaves it. */
+/** A data directory with the token of its server, as `perdure up` leaves it. */
 function newPlace(live: string | null = null): Place {
   const cwd = mkdtempSync(join(tmpdir(), "perdure-target-"));
   onTestFinished(() => rmSync(cwd, { recursive: true, force: true }));
@@ -52,7 +52,7 @@ describe("the target", () => {
     expect(newPlace(LIVE).target()).toMatchObject({ kind: "server", url: LIVE, token: tokenOf("o") });
   });
 
-  it("is not a server whose process is gone, or which does not listen yet", () => {
+  it("is not a server whose process has exited, or that does not listen yet", () => {
     const place = newPlace();
     for (const left of [
       { pid: 2 ** 22 + 1, process: null, url: LIVE },
@@ -70,14 +70,14 @@ describe("the target", () => {
     expect(newPlace().target([], { ...env, PERDURE_DATA: "/elsewhere" })).toMatchObject({ kind: "server", url: FAR });
   });
 
-  it("is --data rather than PERDURE_URL, and through its server where there is one", () => {
+  it("is --data rather than PERDURE_URL, and the server of that directory if one is running", () => {
     const env = { PERDURE_URL: FAR, ...WITH_TOKEN };
     expect(newPlace().target(["--data", "other"], env)).toMatchObject({ kind: "store", dir: { given: "other" } });
     const place = newPlace(LIVE);
     expect(place.target(["--data", place.data], env)).toMatchObject({ kind: "server", url: LIVE });
   });
 
-  it("is --server rather than all else, --data beside it too", () => {
+  it("is --server before everything else, also with --data", () => {
     const argv = ["--server", FAR, "--data", "other"];
     expect(newPlace(LIVE).target(argv, { PERDURE_URL: LIVE, ...WITH_TOKEN })).toMatchObject({
       kind: "server",
@@ -85,7 +85,7 @@ describe("the target", () => {
     });
   });
 
-  it("has the namespace that is named", () => {
+  it("has the namespace of --namespace, else of PERDURE_NAMESPACE", () => {
     expect(newPlace().target(["--namespace", "a"], { PERDURE_NAMESPACE: "b" }).namespace).toBe("a");
     expect(newPlace(LIVE).target([], { PERDURE_NAMESPACE: "b" }).namespace).toBe("b");
   });
@@ -122,7 +122,7 @@ describe("a database", () => {
     expect(place.target(argv, given)).toMatchObject({ kind: "server", url: FAR });
   });
 
-  it("of the environment or the file is not opened where --data is given", () => {
+  it("of the environment or the file is not opened with --data", () => {
     const place = newPlace();
     settings(place, `db: ${MINE}\n`);
     expect(place.target(["--data", "other"], { PERDURE_DB: MINE })).toMatchObject({ isData: true, shown: "other" });
@@ -133,7 +133,7 @@ describe("a database", () => {
     expect(() => newPlace().target(argv)).toThrow(`--db and --${other} cannot be used together`);
   });
 
-  it("is reached through the running server of the directory if that has it, unless --db names it", () => {
+  it("is reached through the running server of the directory if it serves that database, except with --db", () => {
     const place = newPlace(LIVE);
     const served = (shown: string) => writeFileSync(join(place.data, "database"), `${shown}\n`);
     served(OTHER);
@@ -147,22 +147,22 @@ describe("a database", () => {
     expect(place.target([], { PERDURE_DB: "sqlite:./jobs.db" })).toMatchObject({ kind: "server", url: LIVE });
   });
 
-  it("that is the file of a directory is reached through that directory's server", () => {
+  it("that is the file of a data directory is reached through the server of that directory", () => {
     const env = { PERDURE_DB: join(newPlace(LIVE).data, "perdure.db") };
     expect(newPlace().target([], env)).toMatchObject({ kind: "server", url: LIVE });
   });
 
-  it("in a file that lies here is not sent the password of the environment", () => {
+  it("in a file of the working directory is not sent the password of the environment", () => {
     const place = newPlace();
     settings(place, `db: ${OTHER}\n`);
     const env = { PGPASSWORD: "geheim" };
     expect(() => place.target([], env)).toThrow(/cannot collect passwords/);
     expect(place.target([], { ...env, PERDURE_DB: OTHER })).toMatchObject({ url: OTHER });
     settings(place, "db: postgres://127.0.0.1/jobs\n");
-    expect(() => place.target([], env)).toThrow(/cannot collect passwords/); // any program may listen there
+    expect(() => place.target([], env)).toThrow(/cannot collect passwords/); // any program could listen there
     expect(place.target([])).toMatchObject({ url: "postgres://127.0.0.1/jobs" });
     settings(place, "db: postgres:///jobs\n");
-    expect(place.target([], env)).toMatchObject({ url: "postgres:///jobs" }); // PGHOST is of the same source
+    expect(place.target([], env)).toMatchObject({ url: "postgres:///jobs" }); // PGHOST comes from the environment too
     settings(place, "db: postgres://me:own@127.0.0.1/jobs\n");
     expect(place.target([], env)).toMatchObject({ url: "postgres://me:own@127.0.0.1/jobs" });
   });
@@ -175,7 +175,7 @@ describe("a database", () => {
     "postgres:///jobs?hostaddr=127.0.0.1",
     "' postgres://%2Ftmp%2Fsocket/jobs'",
     "postgres://app@127.0.0.1/jobs?password=",
-  ])("in a file that lies here is not sent it as %s either", (db) => {
+  ])("in a file of the working directory is not sent it as %s either", (db) => {
     const place = newPlace();
     settings(place, `db: ${db}\n`);
     expect(() => place.target([], { PGPASSWORD: "geheim" })).toThrow(/cannot collect passwords/);
@@ -183,7 +183,7 @@ describe("a database", () => {
 });
 
 describe("the token", () => {
-  it("of a data directory is shown to its own server, at the address that this one wrote", () => {
+  it("of a data directory is sent to its own server, at the address that the server wrote", () => {
     for (const url of [LIVE, "http://localhost:4400"]) {
       expect(newPlace(LIVE).target(["--server", url])).toMatchObject({ url: LIVE, token: tokenOf("o") });
     }
@@ -195,13 +195,13 @@ describe("the token", () => {
     "http://[::1]:4400",
     "http://127.8.0.1:4400",
     "https://127.0.0.1:4400",
-  ])("of a data directory is not shown to %s, where any other program may listen", (url) => {
+  ])("of a data directory is not sent to %s, where any other program could listen", (url) => {
     const place = newPlace(LIVE);
     expect(() => place.target(["--server", url])).toThrow(/^no token for .*is for http:\/\/127\.0\.0\.1:4400/);
     expect(() => place.target([], { PERDURE_URL: url })).toThrow(/^no token for /);
     writeFileSync(join(place.cwd, "perdure.yaml"), `url: ${url}\n`);
     expect(() => place.target()).toThrow(/^no token for /);
-    expect(() => newPlace().target(["--server", LIVE])).toThrow(/^no token for /); // nobody serves that directory
+    expect(() => newPlace().target(["--server", LIVE])).toThrow(/^no token for /); // no server runs on that directory
   });
 
   it.each([
@@ -212,7 +212,7 @@ describe("the token", () => {
     "http://10.0.0.1:4400",
     "http://0.0.0.0",
     "https://perdure.here:4401",
-  ])("of a data directory is never shown to %s", (url) => {
+  ])("of a data directory is never sent to %s", (url) => {
     const place = newPlace("https://perdure.here:4400");
     for (const [argv, env] of [
       [["--server", url], {}],
@@ -250,7 +250,7 @@ it.each([
   expect(isThisMachine(url)).toBe(is);
 });
 
-it.skipIf(process.geteuid === undefined)("SUDO_UID names somebody only to root", () => {
+it.skipIf(process.geteuid === undefined)("SUDO_UID counts only for root", () => {
   const spy = vi.spyOn(process as Required<typeof process>, "geteuid");
   onTestFinished(() => spy.mockRestore());
   spy.mockReturnValue(1_000);
@@ -259,10 +259,10 @@ it.skipIf(process.geteuid === undefined)("SUDO_UID names somebody only to root",
   expect(trustedOwners({ SUDO_UID: "54321" })).toEqual([0, 0, 54_321]);
 });
 
-describe("files that lie in a directory", () => {
+describe("files in the working or data directory", () => {
   const hostile = (place: Place, text: string) => writeFileSync(join(place.cwd, "perdure.yaml"), text);
 
-  it("cannot have the token of the environment sent to an address of theirs", () => {
+  it("cannot send the token of the environment to an address of their choice", () => {
     const place = newPlace();
     hostile(place, `url: ${FAR}\n`);
     expect(() => place.target([], WITH_TOKEN)).toThrow(/cannot collect tokens/);
@@ -270,14 +270,14 @@ describe("files that lie in a directory", () => {
     writeFileSync(file, tokenOf("f"), { mode: 0o600 });
     expect(() => place.target([], { PERDURE_TOKEN_FILE: file })).toThrow(/cannot collect tokens/);
     expect(() => place.target(["--token-file", file])).toThrow(/cannot collect tokens/);
-    // Named by the person as well, it is theirs to choose.
+    // The user may choose the same address with --server.
     expect(place.target(["--server", FAR], WITH_TOKEN)).toMatchObject({ url: FAR, token: tokenOf("e") });
   });
 
   it.each([
     ["perdure.yaml", "http://127.0.0.1:9"],
     ["server.json", "http://127.0.0.1:9"],
-  ])("cannot have a token sent to a port of this machine: %s", (name, url) => {
+  ])("cannot send a token to a port of this machine: %s", (name, url) => {
     const place = newPlace(name === "server.json" ? url : null);
     if (name === "perdure.yaml") hostile(place, `url: ${url}\n`);
     const file = join(place.cwd, "mine");
@@ -292,10 +292,10 @@ describe("files that lie in a directory", () => {
     }
   });
 
-  describe.skipIf(process.geteuid?.() !== 0)("and belong to another user (to be made, they need root)", () => {
+  describe.skipIf(process.geteuid?.() !== 0)("that belong to another user (creating them requires root)", () => {
     const STRANGER = 54_321;
 
-    it("are refused: settings, the note of a server, its token", () => {
+    it("are refused: settings, server.json and token", () => {
       const place = newPlace(LIVE);
       hostile(place, `url: ${LIVE}\n`);
       chownSync(join(place.cwd, "perdure.yaml"), STRANGER, STRANGER);
@@ -312,7 +312,7 @@ describe("files that lie in a directory", () => {
       expect(place.target()).toMatchObject({ kind: "server", token: tokenOf("o") });
     });
 
-    it("are refused as links of another user, whoever owns what they lead to", () => {
+    it("are refused as links of another user, whoever owns their target", () => {
       const place = newPlace();
       writeFileSync(join(place.cwd, "mine.yaml"), "namespace: mine\n");
       symlinkSync("mine.yaml", join(place.cwd, "perdure.yaml"));
@@ -334,7 +334,7 @@ describe("files that lie in a directory", () => {
     });
   });
 
-  it("and that every user can change are refused", () => {
+  it("that every user can change are refused", () => {
     const place = newPlace(LIVE);
     hostile(place, "namespace: mine\n");
     chmodSync(join(place.cwd, "perdure.yaml"), 0o666);
@@ -343,7 +343,7 @@ describe("files that lie in a directory", () => {
     chmodSync(place.data, 0o777);
     expect(() => place.target()).toThrow(/every user can change \.\/\.perdure \(mode 0777\)/);
     for (const mode of [0o1777, 0o700]) {
-      chmodSync(place.data, mode); // where only owners may replace files, everybody may add some
+      chmodSync(place.data, mode); // the sticky bit lets only owners replace files
       expect(place.target()).toMatchObject({ kind: "server", namespace: "mine" });
     }
   });
@@ -354,13 +354,13 @@ describe("files that lie in a directory", () => {
     expect(() => place.target()).toThrow(/cannot collect tokens/);
     hostile(place, `url: ${FAR}\ntoken: ${tokenOf("t")}\n`);
     expect(place.target()).toMatchObject({ url: FAR, token: tokenOf("t") });
-    // The token of one file, and the address of another.
+    // The token from one file, and the address from another.
     const served = newPlace(LIVE);
     hostile(served, `token: ${tokenOf("t")}\n`);
     expect(() => served.target()).toThrow(/cannot collect tokens/);
   });
 
-  it("named server.json lead to this machine or nowhere", () => {
+  it("named server.json may contain only an address of this machine", () => {
     expect(newPlace(FAR).target([], WITH_TOKEN)).toMatchObject({ kind: "store" });
     expect(newPlace(FAR).target()).toMatchObject({ kind: "store" });
   });

@@ -20,7 +20,7 @@ const refusal = (text: string): string => {
 };
 
 describe("YAML text", () => {
-  it("is read as YAML or JSON, by the core schema", () => {
+  it("is parsed as YAML or JSON, by the core schema", () => {
     expect(value("a: 1\nb: [x, yes, true, ~]\nc: 0x1F\nd: 2026-11-16T09:00:00Z\n1: one")).toEqual({
       ...{ a: 1, b: ["x", "yes", true, null], c: 31, d: "2026-11-16T09:00:00Z", "1": "one" },
     });
@@ -65,7 +65,7 @@ describe("YAML text", () => {
     [Array.from({ length: 1_300 }, (_, i) => `${" ".repeat(i)}a:`).join("\n"), "nested more than 64 levels deep"],
     ["x".repeat(1_048_577), "f.yaml: over 1048576 bytes"],
     ["é".repeat(600_000), "f.yaml: over 1048576 bytes"],
-  ])("is refused with place and advice (case %#)", (text, message) => {
+  ])("is refused with the position and advice (case %#)", (text, message) => {
     expect(refusal(text)).toContain(message);
   });
 
@@ -76,7 +76,7 @@ describe("YAML text", () => {
     );
   });
 
-  it("knows where each part stands, through aliases too", () => {
+  it("has the position of each part, also through aliases", () => {
     const text = readYaml(
       'retry: &r\n  maxAttempts: 3\n  rules:\n    - if: {kind: x}\njobs: [1, {"a b": *r}]',
       "f.yaml",
@@ -97,7 +97,7 @@ const lol = [
   ...[..."bcdefghi"].map((c, i) => `${c}: &${c} ${nines("abcdefgh"[i] as string)}`),
 ];
 
-/** Of the processor, and the best of five: other tests share the machine. */
+/** Processor time, the best of five, because other tests share the machine. */
 function leastMs(work: () => void): number {
   const times = [1, 2, 3, 4, 5].map(() => {
     const before = process.cpuUsage();
@@ -133,31 +133,31 @@ describe("S17: a bomb", () => {
     ["of commas", `[${",".repeat(1_000_000)}`],
     ["of tags", "!!a ".repeat(260_000)],
     ["of directives", "%a\n".repeat(340_000)],
-  ])("%s is refused at once and leaves nothing in memory", (_, text) => {
+  ])("%s is refused quickly and does not stay in memory", (_, text) => {
     expect(refusal(text)).toMatch(/^f\.yaml:\d+:\d+: /);
     if (!IS_FULL) return;
     const took = leastMs(() => expect(refusal(text)).toMatch(/^f\.yaml:\d+:\d+: /));
-    // 50 ms, which are promised of an ordinary machine; on a slow one as long as to look at ten million letters three times.
+    // The promise is 50 ms on an ordinary machine; a slow one gets the time of three scans of ten million characters.
     expect(took).toBeLessThan(Math.max(50, 3 * leastMs(lookAtLetters)));
     const grown = [1, 2, 3].map(() => {
       const before = process.memoryUsage().rss;
       refusal(text);
       return process.memoryUsage().rss - before;
     });
-    expect(Math.min(...grown)).toBeLessThan(20_000_000); // the least: the heap grows when it likes
+    expect(Math.min(...grown)).toBeLessThan(20_000_000); // the minimum, because the heap grows at any time
   });
 
-  it.runIf(IS_FULL)("of a hundred thousand keys takes no quadratic time", () => {
+  it.runIf(IS_FULL)("of a hundred thousand keys does not take quadratic time", () => {
     const before = process.cpuUsage();
     expect(Object.keys(value(Array.from({ length: 100_000 }, (_, i) => `k${i}:`).join("\n")) as object)).toHaveLength(
       1e5,
     );
-    expect(cpuMs(before)).toBeLessThan(10_000); // compared with each other they would need minutes
+    expect(cpuMs(before)).toBeLessThan(10_000); // comparing all pairs would take minutes
   });
 });
 
 describe("S16: names of prototypes", () => {
-  it("are keys like others", () => {
+  it("are ordinary keys", () => {
     const text =
       '{"__proto__": {"polluted": 1}, "constructor": {"prototype": {"polluted": 1}}, "a": [{"__proto__": null}]}';
     const object = value(text) as Record<string, unknown>;
@@ -171,7 +171,7 @@ describe("S16: names of prototypes", () => {
   });
 });
 
-/** Pieces of which attacks are made. */
+/** Pieces of hostile documents. */
 const piece = fc.oneof(
   fc.constantFrom(
     "a: ",
@@ -214,7 +214,7 @@ const piece = fc.oneof(
 describe("any text", () => {
   const check = (text: string) => {
     try {
-      // What was taken can be kept as JSON and comes back the same.
+      // An accepted value survives a round trip through JSON.
       const taken = value(text);
       expect(JSON.parse(JSON.stringify(taken))).toEqual(taken);
     } catch (error) {
@@ -224,7 +224,7 @@ describe("any text", () => {
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
   };
 
-  it("is read or refused, and nothing else happens", () => {
+  it("is either read or refused", () => {
     fc.assert(
       fc.property(fc.array(piece, { maxLength: 40 }), (pieces) => check(pieces.join(""))),
       { numRuns: rounds(2_000) },
@@ -232,17 +232,17 @@ describe("any text", () => {
     fc.assert(fc.property(fc.string({ unit: "binary", maxLength: 200 }), check), { numRuns: rounds(1_000) });
   });
 
-  it("that is JSON means what it means as JSON", () => {
+  it("that is JSON has the same value as in JSON", () => {
     fc.assert(
       fc.property(fc.json({ maxDepth: 5, stringUnit: "binary" }), (json) => {
-        fc.pre(!/\d{16}/.test(json)); // whole numbers that JSON itself would change are refused
+        fc.pre(!/\d{16}/.test(json)); // integers that JSON would round are refused
         expect(JSON.stringify(value(json))).toBe(JSON.stringify(JSON.parse(json)));
       }),
       { numRuns: rounds(500) },
     );
   });
 
-  it("of any bytes is text in UTF-8, or refused", () => {
+  it("of any bytes is either UTF-8 text or refused", () => {
     fc.assert(
       fc.property(fc.uint8Array({ maxLength: 100 }), (bytes) => {
         try {
@@ -274,7 +274,7 @@ describe("a file", () => {
 describe("several documents", () => {
   const values = (text: string) => readYamlDocuments(text, "jobs.yaml").map(({ value }) => value);
 
-  it("are read one by one, each with its own places; empty ones are left out", () => {
+  it("are read one by one, each with its own positions; empty ones are left out", () => {
     expect(values("a: 1\n---\nb: 2\n---\n# nothing\n---\n- c\n")).toEqual([{ a: 1 }, { b: 2 }, ["c"]]);
     expect(values("")).toEqual([null]);
     expect(values("---\n---\n")).toEqual([null]);
@@ -284,7 +284,7 @@ describe("several documents", () => {
     expect(second?.where([])).toBe("jobs.yaml:3:1");
   });
 
-  it("have the limits of one, and anchors of their own", () => {
+  it("have the limits of one document, and separate anchors", () => {
     expect(() => values("a: 1\n---\nb: 1\nb: 2\n")).toThrow('jobs.yaml:4:1: duplicate key "b"');
     expect(() => values("a: &x 1\n---\nb: *x\n")).toThrow("jobs.yaml:3:4: *x has no &x before it");
     expect(() => values(`a: ${"[".repeat(100)}`)).toThrow("nested more than 64 levels");
@@ -292,7 +292,7 @@ describe("several documents", () => {
     expect(() => values(`a: 1\n---\n${"x".repeat(1_048_576)}`)).toThrow("over 1048576 bytes");
   });
 
-  it("are one too many where one is wanted", () => {
+  it("are refused if one is expected", () => {
     expect(() => readYaml("a: 1\n---\nb: 2\n", "job.yaml")).toThrow("a second document");
   });
 });

@@ -6,7 +6,7 @@ import { safeText } from "../output/terminal-text.ts";
 import { readYaml } from "./read.ts";
 import { yamlText } from "./write.ts";
 
-/** What our reader, and one of YAML 1.1, make of it; neither shares an object with the other. */
+/** The values that Perdure's reader and a YAML 1.1 reader return; they share no objects. */
 function readBack(value: unknown): readonly unknown[] {
   const text = `${yamlText(value)}\n`;
   expect(safeText(text)).toBe(text);
@@ -131,7 +131,7 @@ const value = fc.letrec((tie) => ({
 })).any;
 
 describe("a value as YAML", () => {
-  it("is read back as the same value, by our reader and by one of YAML 1.1", () => {
+  it("is read back as the same value, by Perdure's reader and by one of YAML 1.1", () => {
     fc.assert(
       fc.property(value, (any) => {
         const json = JSON.parse(JSON.stringify(any));
@@ -167,7 +167,7 @@ describe("a value as YAML", () => {
     ["1.0e-7", '"1.0e-7"'],
   ])("has %j as %s, which is the same to readers of YAML 1.1", (value, text) => {
     expect(yamlText(value)).toBe(text);
-    // The numbers of PyYAML.
+    // Values that PyYAML reads as numbers.
     const isNumber = /^[-+]?(?:\d+(?:\.\d*(?:[eE][-+]\d+)?)?)$/.test(text);
     expect(isNumber).toBe(typeof value === "number");
     for (const read of readBack(value)) expect(read).toBe(value);
