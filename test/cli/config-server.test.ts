@@ -15,7 +15,7 @@ import { newDir } from "./targets.ts";
 async function serving(cwd: string, env: Record<string, string>) {
   const io = testIo({ cwd, env });
   const given = readArguments(server, ["--port", "0", "--body-limit", "2MB"]);
-  if (given === null) throw new Error("help was asked for");
+  if (given === null) throw new Error("help was requested");
   const config = loadConfig({ given, io }, SERVER_KEYS);
   const started = await startServing({ io, given, out: new Printer(io) }, config, () => {}, { hasWorkers: false });
   onTestFinished(() => started.stop(0));

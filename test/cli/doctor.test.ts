@@ -233,7 +233,7 @@ describe("through a server", () => {
 
   it("reports a server that cannot read its signing secrets, and shows the path only to an admin of all namespaces", async () => {
     const { server } = await openWhere("server");
-    if (server === null) throw new Error("a server was asked for");
+    if (server === null) throw new Error("a server is required");
     server.keys.fault = "/srv/perdure/secret: permission denied";
     const seenBy = async (token: string) => {
       const env = { PERDURE_TOKEN: token };
