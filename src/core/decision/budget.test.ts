@@ -28,7 +28,9 @@ describe("attemptText", () => {
     [{ attempt: 0, used: 0 }, "0 of 5"],
     [{ losses: 2 }, "2 of 5 (2 losses)"],
     [{ attempt: 7, used: 3, isOpen: true, losses: 1 }, "7 (3 of 5 counted, 1 loss)"],
-    [{ attempt: 6, used: 0, chapter: 2 }, "6 (0 of 5 counted since the redrive)"],
+    [{ attempt: 6, used: 0, chapter: 2 }, "6 (0 of 5 since the redrive)"],
+    [{ attempt: 6, used: 0, chapter: 2, isOpen: true }, "6 (1 of 5 since the redrive)"],
+    [{ attempt: 9, used: 2, chapter: 2, isOpen: true, losses: 1 }, "9 (3 of 5 since the redrive, 1 loss)"],
   ])("%j: %s", (parts, text) => {
     expect(attemptText({ ...blank, ...parts })).toBe(text);
   });

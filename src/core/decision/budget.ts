@@ -22,12 +22,13 @@ interface AttemptCount {
   readonly chapter: number;
 }
 
-/** `2 of 5`, or `7 (3 of 5 counted, 1 loss)` where not every attempt counts. */
+/** `2 of 5`, `7 (3 of 5 counted, 1 loss)` where not every attempt counts, or `7 (2 of 5 since the redrive)`. */
 export function attemptText({ attempt, used, limit, losses, isOpen, chapter }: AttemptCount): string {
   const lost = losses === 0 ? [] : [counted(losses, "loss", "losses")];
-  const since = chapter === 1 ? "" : " since the redrive";
-  const isEach = attempt === used + (isOpen ? 1 : 0);
-  const notes = isEach ? lost : [`${used} of ${limit} counted${since}`, ...lost];
+  const made = used + (isOpen ? 1 : 0);
+  const isEach = attempt === made;
+  const share = chapter === 1 ? `${used} of ${limit} counted` : `${made} of ${limit} since the redrive`;
+  const notes = isEach ? lost : [share, ...lost];
   return `${attempt}${isEach ? ` of ${limit}` : ""}${notes.length === 0 ? "" : ` (${notes.join(", ")})`}`;
 }
 

@@ -36,7 +36,13 @@ describe("lists of phrases", () => {
     });
     const decided = settleJob(testJob({ ...job, state: "running" }), failed("HTTP 401"), null, T0, 0.5);
     const { event, next: after } = decided;
-    const text = because({ event: { ...event, at: T0 } as DecidedEvent, after, deferred: false, cancel: null });
+    const text = because({
+      event: { ...event, at: T0 } as DecidedEvent,
+      after,
+      deferred: false,
+      cancel: null,
+      isAtMostOnce: false,
+    });
     expect(text).toContain('no rule matched (this version does not know lines "authentication-failed-99")');
   });
 });

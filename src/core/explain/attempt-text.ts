@@ -167,7 +167,7 @@ function lossText(
   startedAt: number,
 ): string {
   const cause = LOSSES[why] ?? showText(why);
-  return `${cause}; ${renewalText(renewedAt, startedAt)}; detected by ${by === null ? "an unnamed engine" : quoted(by)}`;
+  return `${cause}; ${heartbeatText(renewedAt, startedAt)}; detected by ${by === null ? "an unnamed server process" : `server process ${showText(by)}`}`;
 }
 
 const EXCUSES: Readonly<Record<Excuse, string>> = {
@@ -188,10 +188,10 @@ function crashText({ beside, excuse, others }: Crash): string {
   return `No other attempt ran in its worker. In the ten minutes before, ${counted(lost, "similar worker")} ${lost === 1 ? "was" : "were"} lost in ${showMs(watchedMs)} of running time.`;
 }
 
-/** A session renews for all its attempts at once, so its last renewal may be older than a young attempt. */
-function renewalText(renewedAt: number | null, startedAt: number): string {
-  if (renewedAt === null) return "no renewal was recorded";
-  const last = `last renewal at ${showAt(renewedAt)}`;
+/** A heartbeat renews all attempts of a session at once, so the last one may be older than a young attempt. */
+function heartbeatText(renewedAt: number | null, startedAt: number): string {
+  if (renewedAt === null) return "no heartbeat was recorded";
+  const last = `last heartbeat at ${showAt(renewedAt)}`;
   if (renewedAt < startedAt) return `${last}, ${showSpan(renewedAt, startedAt)} before the attempt started`;
   return `${last}, ${showSpan(startedAt, renewedAt)} into the attempt`;
 }

@@ -28,10 +28,18 @@ export interface DecisionInHistory {
   /** A `defer` rule granted the retry. */
   readonly deferred: boolean;
   readonly cancel: CommandOrigin | null;
+  /** A lost attempt may not be repeated either: the policy allows one attempt. */
+  readonly isAtMostOnce: boolean;
 }
 
 export function isDecided(event: JobEvent): event is DecidedEvent {
   return "decision" in event.data;
+}
+
+/** Whether a loss ended a job whose policy allows one attempt and no repetition after a loss, as `atMostOnce` does. */
+export function endsAtMostOnce({ data }: DecidedEvent, maxAttempts: number): boolean {
+  const { charge } = data.decision;
+  return maxAttempts === 1 && charge?.to === "workerLost" && charge.limit === 0;
 }
 
 /** The decision as indented lines, for below the line about what ended. */
@@ -52,7 +60,7 @@ function lateCancel(cancel: CommandOrigin | null): string[] {
 }
 
 /** Why it was decided so, as a clause. */
-export function because({ event, after, deferred, cancel }: DecisionInHistory): string {
+export function because({ event, after, deferred, cancel, isAtMostOnce }: DecisionInHistory): string {
   const { decision, failure } = event.data;
   switch (decision.step) {
     case "completed":
@@ -70,7 +78,7 @@ export function because({ event, after, deferred, cancel }: DecisionInHistory): 
     case "poison":
       return `stopped by the poison guard: ${decision.detail} in different sessions${proofText(event, after)}`;
     case "exhausted":
-      return usedUp(decision);
+      return isAtMostOnce ? lostOnce(decision) : usedUp(decision);
     case "elapsed":
       return "the next attempt would start later than maxElapsed allows";
     case "handback":
@@ -86,11 +94,15 @@ function proofText(event: DecidedEvent, { evidence }: JobProgressFields): string
   return `, the last one alone in its worker; the chance that these workers exited for another reason is ${chanceText(evidence)}`;
 }
 
-/** What the policy would have decided if attempts or time were left. */
+/** The parts of a policy that a failure matches by itself. */
+const NAMED: ReadonlySet<Match["by"]> = new Set(["rule", "preset", "list", "exitCodes", "condition"]);
+
+/** What such a part would have decided if attempts or time were left. */
 function otherwise({ event }: DecisionInHistory): string {
   const { decision, failure } = event.data;
   const isLoss = decision.class === "lost" && decision.step === "exhausted";
-  if (isLoss || (decision.step !== "exhausted" && decision.step !== "elapsed")) return "";
+  const isNamed = decision.match !== undefined && NAMED.has(decision.match.by);
+  if (isLoss || !isNamed || (decision.step !== "exhausted" && decision.step !== "elapsed")) return "";
   return ` (otherwise it would be retried: ${matchClause(decision, "retry", failure)})`;
 }
 
@@ -106,7 +118,17 @@ function budgetText(detail: string | null | undefined, usage: Usage | null): str
 }
 
 export function usageText({ tokensIn, tokensOut, costUsd }: Usage): string {
-  return `${tokensIn} tokens in, ${tokensOut} tokens out, ${costUsd} USD`;
+  return `${counted(tokensIn, "token")} in, ${counted(tokensOut, "token")} out, ${costUsd} USD`;
+}
+
+function lostOnce({ match }: StoredDecision): string {
+  const cause =
+    match?.by === "interrupted"
+      ? "it was interrupted"
+      : match?.by === "handbacks"
+        ? `it was ${matchName(match)}`
+        : "it was lost";
+  return `${cause} and is set to run at most once`;
 }
 
 function usedUp(decision: StoredDecision): string {
@@ -151,7 +173,9 @@ function matchClause(
         return "its result.json is not valid, and a retry would not change that";
       return "the task reported that a retry cannot help";
     case "invalidInput":
-      return "its input is invalid, and a retry would not change that";
+      return isNotStarted(failure)
+        ? "the command could not be started on this worker; not retried"
+        : "its input is invalid, and a retry would not change that";
     case "condition":
       if (match.condition === "stopWhen") return "stopWhen is true";
       if (cls === "polled") return "its result matches retryWhen";
@@ -179,6 +203,12 @@ function matchClause(
   }
 }
 
+/** The program or its working directory does not exist on the worker, or cannot be used. */
+function isNotStarted(failure: ShownFailure | undefined): boolean {
+  if (failure?.name === "SpawnError") return failure.code !== "E2BIG"; // The input itself is too long.
+  return failure?.name === "WorkingDirectoryError";
+}
+
 /** The conditions of a rule with the values that matched, and the line in which a part of a message was found. */
 function partText(match: Match): string {
   const [part, line] = [matchPart(match), matchLine(match)];
@@ -193,7 +223,7 @@ function counting({ event, after, deferred }: DecisionInHistory): string {
   if (charge != null) {
     const { to, used, limit, left } = charge;
     if (to === "workerLost")
-      return `Not counted as an attempt; loss ${used}, ${left} of ${limit} retries after losses left`;
+      return `Not counted towards maxAttempts${decision.kind === "retry" ? ` (${lossCount(charge)})` : ""}`;
     if (to !== "maxAttempts") return `Counted only by ${to}: match ${used}, ${left} of ${limit} retries left`;
     if (event.name === "job.queue_timeout") return `Counted as attempt ${used} of ${limit}; ${left} left`;
     return attempt === used
@@ -203,6 +233,11 @@ function counting({ event, after, deferred }: DecisionInHistory): string {
   if (deferred) return `Not counted as an attempt (deferral ${after.defers})`;
   if (after.handbacks === 0) return "Not counted as an attempt";
   return `Not counted as an attempt (handed back ${counted(after.handbacks, "time")} in a row; ${MAX_HANDBACKS} count as a loss)`;
+}
+
+/** `lost 1 of at most 100 times`. */
+export function lossCount({ used, limit }: Pick<Charge, "used" | "limit">): string {
+  return `lost ${used} of at most ${counted(limit, "time")}`;
 }
 
 function delayText({ step }: StoredDecision, delay: Delay, failure: ShownFailure | undefined): string {
@@ -261,22 +296,25 @@ export function retryIn(event: JobEvent): RetryRecord | null {
 /** What an operator can do about a failed job, in full sentences: the reader may never have seen this reason before. */
 export function adviceOn(
   reason: FailReason,
-  { event }: DecisionInHistory,
+  { event, isAtMostOnce }: DecisionInHistory,
   { kind, queue }: { readonly kind: string; readonly queue: string },
 ): string {
-  const { charge, detail } = event.data.decision;
+  const { decision, failure } = event.data;
+  const { charge, detail } = decision;
   switch (reason) {
     case "exhausted": {
       const more = charge == null || charge.to === "maxAttempts" ? "maxAttempts" : `maxRetries of ${charge.to}`;
-      return `Fix the cause, then redrive it; a redrive starts with all attempts again. To allow later jobs more attempts, raise ${more}.`;
+      return `Fix the cause, then redrive it; a redrive resets the attempt count. To allow later jobs more attempts, raise ${more}.`;
     }
     case "lost": {
+      if (isAtMostOnce) return "Check whether the work was done, then redrive or discard the job.";
       const more = charge == null || charge.to === "maxAttempts" ? "maxAttempts" : "workerLost.maxRetries";
       return `Find out why the workers named above exited (memory, preemption, a deploy, the network), then redrive it. To allow later jobs more attempts, raise ${more}.`;
     }
     case "rejected":
       return "Fix what the failure reports, then redrive it. If such failures should be retried, change the policy: for this job with the redrive, for later jobs where they are submitted.";
     case "invalid":
+      if (isNotStarted(failure)) return "Install the program or create the directory, then redrive the job.";
       return "A redrive would fail the same way. Submit the job again with a valid input, and discard this one.";
     case "timeout":
       return "Find out what made it slow, then redrive it. If it needs longer, redrive it with a longer timeout.";

@@ -112,8 +112,8 @@ describe("a job with a failure, a loss and a retry pending", () => {
       `Attempt 1 started at ${at(5)} on worker "alpha" (session "s1") and failed after 3.2 s: "exit code 7: boom".`,
       "  Decision: retry: no rule matched; unknown failures are retried (onUnknown: retry). Attempt 1 of 5; 4 left.",
       `  Next attempt at ${at(4_305)}, 1.1 s later (backoff 1 s, jitter +10 %).`,
-      `Attempt 2 started at ${at(4_305)} on worker "beta" (session "s2") and was lost after 20 s: its session did not renew its lease in time; last renewal at ${at(16_305)}, 12 s into the attempt; detected by "engine-1".`,
-      "  Decision: retry: lost attempts are retried. Not counted as an attempt; loss 1, 99 of 100 retries after losses left.",
+      `Attempt 2 started at ${at(4_305)} on worker "beta" (session "s2") and was lost after 20 s: its session did not renew its lease in time; last heartbeat at ${at(16_305)}, 12 s into the attempt; detected by server process engine-1.`,
+      "  Decision: retry: lost attempts are retried. Not counted towards maxAttempts (lost 1 of at most 100 times).",
       `  Next attempt at ${at(24_305)}, immediately (no backoff).`,
       `Attempt 3 started at ${at(24_305)} on worker "beta" (session "s3") and failed after 150 ms: "connect ECONNREFUSED" (code ECONNREFUSED).`,
       "  Decision: retry: no rule matched; unknown failures are retried (onUnknown: retry). Attempt 3, counted as 2 of 5; 3 left.",
@@ -326,11 +326,11 @@ describe("running, blocked, succeeded and cancelled", () => {
   });
 
   it("shows when it succeeded, and what it used", () => {
-    const play = new Play().run(COMPLETED, 2_000, { tokensIn: 120, tokensOut: 30, costUsd: 0.02 });
+    const play = new Play().run(COMPLETED, 2_000, { tokensIn: 120, tokensOut: 1, costUsd: 0.02 });
     const explained = play.wait(99).explain();
     expect(explained.summary).toBe(`Succeeded at ${at(2_000)}, 2 s after submission, with attempt 1 of 1.`);
     expect(explained.text).toContain('on worker "alpha" (session "s1") and completed after 2 s.');
-    expect(explained.text).toContain("  It used 120 tokens in, 30 tokens out, 0.02 USD.");
+    expect(explained.text).toContain("  It used 120 tokens in, 1 token out, 0.02 USD.");
     expect(explained.next).toEqual({ kind: "nothing" });
     expect(explained.attempts[0]).toMatchObject({ outcome: "completed", because: "the task completed" });
   });
@@ -344,7 +344,7 @@ describe("running, blocked, succeeded and cancelled", () => {
     const explained = new Play().wait(7).command({ kind: "cancel", by: "ops" }).explain();
     expect(explained.summary).toBe(`Cancelled at ${at(7)}, requested at ${at(7)} by "ops", before the first attempt.`);
     expect(explained.text).toContain(`It was cancelled at ${at(7)} by "ops", while no attempt was running.`);
-    expect(explained.text).toContain("A redrive runs it again, with all attempts.");
+    expect(explained.text).toContain("To run it again: perdure redrive job_1");
     expect(explained.next).toEqual({ kind: "person", may: ["redrive"] });
   });
 
@@ -359,6 +359,7 @@ describe("running, blocked, succeeded and cancelled", () => {
 
 describe("why a job failed, and what can be done", () => {
   const tokens = { tokensIn: 900, tokensOut: 200, costUsd: 1.5 };
+  const NO_LOSS = { ...presets.default.workerLost, maxRetries: 0, poison: null };
   const poisoned = (play: Play) =>
     play
       .run(loss(null))
@@ -370,7 +371,7 @@ describe("why a job failed, and what can be done", () => {
       "all attempts used up",
       new Play({ maxAttempts: 2 }).run(fails()).run(fails()),
       "after attempt 2 of 2: all 2 attempts are used up.",
-      "Fix the cause, then redrive it; a redrive starts with all attempts again. To allow later jobs more attempts, raise maxAttempts.",
+      "Fix the cause, then redrive it; a redrive resets the attempt count. To allow later jobs more attempts, raise maxAttempts.",
     ],
     [
       "exhausted",
@@ -399,9 +400,23 @@ describe("why a job failed, and what can be done", () => {
     [
       "lost",
       "no retry at all",
-      new Play({ workerLost: { ...presets.default.workerLost, maxRetries: 0, poison: null } }).run(loss()),
+      new Play({ maxAttempts: 3, workerLost: NO_LOSS }).run(loss()),
       ": lost 1 time; workerLost allows no retries.",
       "raise workerLost.maxRetries.",
+    ],
+    [
+      "lost",
+      "at most once",
+      new Play({ workerLost: NO_LOSS }).run(loss()),
+      ": it was lost and is set to run at most once.",
+      "Check whether the work was done, then redrive or discard the job.",
+    ],
+    [
+      "lost",
+      "at most once, interrupted",
+      new Play({ workerLost: NO_LOSS }).run(INTERRUPTED),
+      ": it was interrupted and is set to run at most once.",
+      "Check whether the work was done, then redrive or discard the job.",
     ],
     [
       "lost",
@@ -423,6 +438,13 @@ describe("why a job failed, and what can be done", () => {
       new Play({ maxAttempts: 9 }).run(fails({ class: "invalid" })),
       ": its input is invalid, and a retry would not change that.",
       "A redrive would fail the same way. Submit the job again with a valid input, and discard this one.",
+    ],
+    [
+      "invalid",
+      "a program that does not exist",
+      new Play({ maxAttempts: 9 }).run(fails({ class: "invalid", name: "SpawnError", code: "ENOENT" })),
+      ": the command could not be started on this worker; not retried.",
+      "Install the program or create the directory, then redrive the job.",
     ],
     [
       "timeout",
@@ -529,10 +551,9 @@ describe("why a job failed, and what can be done", () => {
     expect(own.text).toContain(
       "fail (exhausted): rules[0] matched 1 time and allows no retries (otherwise it would be retried: rules[0] (rule 1 of the policy) matched this failure). Counted only by rules[0]: match 1, 0 of 0 retries left.",
     );
-    const late = new Play({ maxAttempts: 3, maxElapsedMs: 1 }).run(fails());
-    expect(late.text).toContain(
-      "(otherwise it would be retried: no rule matched; unknown failures are retried (onUnknown: retry))",
-    );
+    const late = new Play({ maxAttempts: 3, maxElapsedMs: 1, retryOn: ["broke"] }).run(fails());
+    expect(late.text).toContain('(otherwise it would be retried: retryOn "broke" matched "it broke")');
+    expect(new Play({ maxAttempts: 3, maxElapsedMs: 1 }).run(fails()).text).not.toContain("otherwise");
   });
 
   it("shows that a job was handed back so often that it counts as lost", () => {
@@ -751,10 +772,10 @@ describe("what an attempt did", () => {
 
   it("shows who found a loss, why, and when it was last seen alive", () => {
     expect(ended(loss(T0 - 3_000, { why: "worker_gone", by: null }))).toContain(
-      `was lost after 2 s: its worker had exited; last renewal at ${at(-3_000)}, 3 s before the attempt started; detected by an unnamed engine.`,
+      `was lost after 2 s: its worker had exited; last heartbeat at ${at(-3_000)}, 3 s before the attempt started; detected by an unnamed server process.`,
     );
     expect(ended(loss(null, { why: "killed" }))).toContain(
-      'it was killed without a request to stop it; no renewal was recorded; detected by "engine-1".',
+      "it was killed without a request to stop it; no heartbeat was recorded; detected by server process engine-1.",
     );
     expect(ended(loss(T0, { why: "eaten\u0007" as "killed" }))).toContain("was lost after 2 s: eaten\\x07;");
   });
@@ -766,9 +787,9 @@ describe("redrives, late reports and names from outside", () => {
     const retry = { maxAttempts: 3, onUnknown: "fail" } as const;
     const explained = play.command({ kind: "redrive", changes: { retry, timeoutMs: 1_000, priority: 2 } }).explain();
     expect(explained.text).toContain('; changed: maxAttempts 3, onUnknown "fail", timeout 1 s, priority 2.\n');
-    expect(explained.summary).toContain("0 of 3 counted since the redrive");
+    expect(explained.summary).toContain("0 of 3 since the redrive");
     play.run(fails()).command({ kind: "redrive", changes: { timeoutMs: 1_000 } });
-    expect(play.explain().summary).toContain("0 of 3 counted since the redrive");
+    expect(play.explain().summary).toContain("0 of 3 since the redrive");
     expect(play.text.match(/changed:/g)).toHaveLength(1);
   });
 
@@ -779,13 +800,20 @@ describe("redrives, late reports and names from outside", () => {
     expect(explained.text).toContain(
       `It was redriven at ${when} by "ops" (redrive 1): counters reset, due at ${when}.`,
     );
-    expect(explained.summary).toContain("attempt 3 (0 of 2 counted since the redrive) on worker");
+    expect(explained.summary).toContain("attempt 3 (1 of 2 since the redrive) on worker");
     expect(explained.chapter).toBe(2);
     expect(explained.attempts.map(({ attempt, chapter }) => [attempt, chapter])).toEqual([
       [1, 1],
       [2, 1],
       [3, 2],
     ]);
+  });
+
+  it("names the deadline that passed, also after a redrive that changed it", () => {
+    const play = new Play({}, { deadlineAt: T0 + 5_000 }).end(DEADLINE, 9_000);
+    expect(play.text).toContain(`Its deadline, ${at(5_000)}, passed before a worker started it.`);
+    play.command({ kind: "redrive", changes: { deadlineAt: T0 + 20_000 } }).end(DEADLINE, 30_000);
+    expect(play.text).toContain(`Its deadline, ${at(20_000)}, passed before a worker started it.`);
   });
 
   it("ignores a cancel before the last redrive", () => {

@@ -154,7 +154,7 @@ function statusText(history: JobHistory, input: ExplainContext): StatusText {
     case "cancelled": {
       const requested = history.cancel === null ? "" : `, requested ${originText(history.cancel)}`;
       const summary = `Cancelled at ${showAt(job.finishedAt as number)}${requested}, ${afterAttempt(history)}.`;
-      const lines = ["A redrive runs it again, with all attempts."];
+      const lines = [`To run it again: perdure redrive ${history.submitted.jobId}`];
       return { summary, lines, next: { kind: "person", may: ["redrive"] } };
     }
   }

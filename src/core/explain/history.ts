@@ -16,6 +16,7 @@ import {
   type DecidedEvent,
   type DecisionInHistory,
   decisionLines,
+  endsAtMostOnce,
   isDecided,
   originText,
   type RetryRecord,
@@ -100,6 +101,7 @@ export class JobHistoryReader {
   readonly #recent = new FirstAndLast<JobEvent>(0, RECENT);
   #submitted: SubmittedEvent | null = null;
   #job: JobProgressFields = BEFORE;
+  #deadlineAt: number | null = null;
   #sinceRedrive: SinceRedrive = { decided: null, cancel: null, discard: null, counted: { used: 0, limit: 0 } };
 
   constructor(policy?: Policy) {
@@ -115,8 +117,8 @@ export class JobHistoryReader {
     if (event.name === "job.submitted") this.#addSubmit(event);
     else if (event.name === "attempt.started") this.#attempts.push(startedAttempt(event, before));
     else if (isDecided(event)) {
-      const decided = decidedBy(event, before, after, this.#sinceRedrive.cancel);
-      this.#steps.push({ lines: endLines(decided, before, this.#attempts), retry: retryIn(event) });
+      const decided = decidedBy(event, before, after, this.#sinceRedrive);
+      this.#steps.push({ lines: endLines(decided, before, this.#attempts, this.#deadlineAt), retry: retryIn(event) });
       this.#sinceRedrive = { ...this.#sinceRedrive, decided };
       const { charge } = event.data.decision;
       if (charge?.to === "maxAttempts") this.#sinceRedrive = { ...this.#sinceRedrive, counted: charge };
@@ -125,6 +127,7 @@ export class JobHistoryReader {
 
   #addSubmit(submitted: SubmittedEvent): void {
     this.#submitted = submitted;
+    this.#deadlineAt = submitted.data.deadlineAt ?? null;
     const lines = [submitLine(submitted), ...policyLines(submitted.data.sources, this.#policy)];
     this.#steps.push({ lines, retry: null });
     const counted = { used: 0, limit: submitted.data.maxAttempts };
@@ -136,6 +139,7 @@ export class JobHistoryReader {
     this.#steps.push({ lines: [commandLine(event, origin, before, after)], retry: retryIn(event) });
     switch (event.name) {
       case "job.redriven": {
+        this.#deadlineAt = event.data.changed?.deadlineAt ?? this.#deadlineAt;
         const limit = event.data.changed?.policy?.maxAttempts ?? this.#sinceRedrive.counted.limit;
         this.#sinceRedrive = { decided: null, cancel: null, discard: null, counted: { used: 0, limit } };
         return;
@@ -228,10 +232,10 @@ function decidedBy(
   event: DecidedEvent,
   before: JobProgressFields,
   after: JobProgressFields,
-  cancel: CommandOrigin | null,
-) {
+  { cancel, counted }: SinceRedrive,
+): DecisionInHistory {
   const deferred = event.data.decision.kind === "retry" && after.defers > before.defers;
-  return { event, after, deferred, cancel } satisfies DecisionInHistory;
+  return { event, after, deferred, cancel, isAtMostOnce: endsAtMostOnce(event, counted.limit) };
 }
 
 /** The lines about an end; also ends the open attempt, which a queue timeout does not have. */
@@ -239,10 +243,11 @@ function endLines(
   decided: DecisionInHistory,
   before: JobProgressFields,
   attempts: FirstAndLast<AttemptHistory>,
+  deadlineAt: number | null,
 ): string[] {
   const { event } = decided;
   if (event.name === "job.queue_timeout") {
-    return [expiryLine(event.at, event.data.why, before), ...decisionLines(decided)];
+    return [expiryLine(event.at, event.data.why, before, deadlineAt), ...decisionLines(decided)];
   }
   if (event.name === "job.over_budget") {
     return [`It was due at ${showAt(event.at)} and was not started.`, ...decisionLines(decided)];
@@ -252,8 +257,16 @@ function endLines(
   return attemptLines(attempt, event, decided);
 }
 
-function expiryLine(at: number, why: "queue_timeout" | "deadline", { runAt }: JobProgressFields): string {
-  if (why === "deadline") return `Its deadline passed at ${showAt(at)} before a worker started it.`;
+function expiryLine(
+  at: number,
+  why: "queue_timeout" | "deadline",
+  { runAt }: JobProgressFields,
+  deadlineAt: number | null,
+): string {
+  if (why === "deadline") {
+    const deadline = deadlineAt === null ? "" : `, ${showAt(deadlineAt)},`;
+    return `Its deadline${deadline} passed before a worker started it.`;
+  }
   return `It expired in the queue at ${showAt(at)}: no worker started it within ${showSpan(runAt, at)} of its due time (expireIn).`;
 }
 

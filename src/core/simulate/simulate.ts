@@ -5,7 +5,7 @@
 import { type Charge, type Decision, decide } from "../decision/decide.ts";
 import type { DecisionStep, Match } from "../decision/match.ts";
 import type { Outcome } from "../decision/outcome.ts";
-import { because, type DecidedEvent } from "../explain/decision-text.ts";
+import { because, type DecidedEvent, endsAtMostOnce } from "../explain/decision-text.ts";
 import { decideCommand } from "../job/command.ts";
 import type { JobEvent, JobEventBody } from "../job/event.ts";
 import { evolve } from "../job/fold.ts";
@@ -80,6 +80,7 @@ class SimulatedJob {
 
     const range = rangeOf(before, outcome, decision, at);
     const deferred = decision.kind === "retry" && next.defers > before.defers;
+    const isAtMostOnce = endsAtMostOnce(kept, before.policy.maxAttempts);
     const { delay } = decision.kind === "retry" ? decision : { delay: null };
     this.steps.push({
       attempt: isRun ? before.attempt : null,
@@ -91,7 +92,7 @@ class SimulatedJob {
       step: decision.step,
       class: decision.class,
       match: decision.match ?? null,
-      because: because({ event: kept, after: next, deferred, cancel: null }),
+      because: because({ event: kept, after: next, deferred, cancel: null, isAtMostOnce }),
       reason: decision.kind === "fail" ? decision.reason : null,
       detail: decision.kind === "fail" ? decision.detail : null,
       charge: decision.charge,
