@@ -10,7 +10,7 @@ export function toJobFile({ task, input, options = {} }: ReadEntry): Record<stri
   const work = isFlat(task, input) ? input : { kind: task, ...(input === undefined ? {} : { input }) };
   // A job file does not contain the source of a value; the submit sets it.
   const said = Object.entries(options).filter(([name, value]) => value !== undefined && name !== "sources");
-  return { ...work, ...Object.fromEntries(said.map(([name, value]) => [name, inWords(name, value)])) };
+  return { ...work, ...Object.fromEntries(said.map(([name, value]) => [name, withUnits(name, value)])) };
 }
 
 /** A command's fields are written at the top if that gives exactly the same input: the submit key depends on the text of the
@@ -47,7 +47,7 @@ function inSpans(value: unknown, spans: true | DurationFields): unknown {
 }
 
 /** Durations with units, and instants with their zone, instead of milliseconds. */
-function inWords(name: string, value: unknown): unknown {
+function withUnits(name: string, value: unknown): unknown {
   if (SPANS.includes(name) && typeof value === "number" && Number.isInteger(value)) return showSpan(value);
   if (name === "retry") return inSpans(value, POLICY_SPANS);
   if (INSTANTS.includes(name) && (typeof value === "number" || value instanceof Date)) {

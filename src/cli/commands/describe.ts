@@ -16,7 +16,7 @@ import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { fullId } from "../jobs/job-reference.ts";
 import { eventCells as eventRow } from "../output/event-row.ts";
-import { bySession, failureLine, type KnownWorker, shortResult, stateWords } from "../output/job-text.ts";
+import { bySession, failureLine, type KnownWorker, shortResult, stateText } from "../output/job-text.ts";
 import { spentText } from "../output/policy-text.ts";
 import type { Printer } from "../output/print.ts";
 import { painted } from "../output/terminal-text.ts";
@@ -83,7 +83,7 @@ function viewJson(view: string, page: DescribePage): object {
 function describedJob(out: Printer, page: DescribePage): DescribedJob {
   const { parts, workers, now } = page;
   const { job } = parts;
-  const state = stateWords(job, now, workers);
+  const state = stateText(job, now, workers);
   return { parts, name: nameOf(job), state, now, printChildren: () => printChildren(out, page) };
 }
 
@@ -168,7 +168,7 @@ function printChildren(out: Printer, { children, workers, now }: DescribePage): 
       { head: "FAILURE", flexible: true },
     ],
     children.map((child, i) => [
-      ...[child.id, nameOf(child), stateWords(child, now, workers)],
+      ...[child.id, nameOf(child), stateText(child, now, workers)],
       ...(isFree ? [] : [spent[i] as string]),
       failureLine(child),
     ]),

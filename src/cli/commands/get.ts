@@ -14,7 +14,7 @@ import { OUTPUT_VIEWS, OWN_VIEW, outputOf, viewParts } from "../apply/job-views.
 import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { fullId } from "../jobs/job-reference.ts";
-import { bySession, commandLine, type KnownWorker, stateWords } from "../output/job-text.ts";
+import { bySession, commandLine, type KnownWorker, stateText } from "../output/job-text.ts";
 import { budgetFacts, usageFact } from "../output/policy-text.ts";
 import { type Printer, showLocal, showSince } from "../output/print.ts";
 import { type Colour, painted, type TextPiece } from "../output/terminal-text.ts";
@@ -115,7 +115,7 @@ export function jobFacts(
     ["Name", jobName(job)],
     ["Kind", job.kind],
     ["Command", commandLine(job)],
-    ["State", stateWords(job, now, workers)],
+    ["State", stateText(job, now, workers)],
     ["Queue", job.queue],
     ["Namespace", job.namespace === "default" ? null : job.namespace],
     ["Key", shownKey(job)],

@@ -6,7 +6,7 @@ import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { conflictError, EXIT, usageError } from "../exit.ts";
 import { watchTable } from "../follow/watch-table.ts";
 import { JobListing, LIST_OPTIONS, readPages, withWholeIds } from "../jobs/job-list.ts";
-import { bySession, commandLine, failureLine, type KnownWorker, shortIds, stateWords } from "../output/job-text.ts";
+import { bySession, commandLine, failureLine, type KnownWorker, shortIds, stateText } from "../output/job-text.ts";
 import { showLocal, showSince } from "../output/print.ts";
 import type { Column } from "../output/table.ts";
 import { painted, type TextPiece } from "../output/terminal-text.ts";
@@ -142,7 +142,7 @@ function lineOf(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWor
       NAME: jobName(job),
       KIND: job.kind,
       QUEUE: job.queue,
-      STATE: stateWords(job, now, workers),
+      STATE: stateText(job, now, workers),
       REASON: painted("red", job.discardedAt === null ? (job.reason ?? "") : `${job.reason} (discarded)`),
       ATTEMPT: String(job.attempt),
       AGE: painted("dim", showSince(job.submittedAt, now)),

@@ -9,7 +9,7 @@ import { shownKey } from "../../dialects/registry.ts";
 import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { fullId } from "../jobs/job-reference.ts";
-import { bySession, failureLine, stateWords } from "../output/job-text.ts";
+import { bySession, failureLine, stateText } from "../output/job-text.ts";
 import { spentText, usageText, usedBy } from "../output/policy-text.ts";
 import { cutToWidth, painted, safeLine, type TextPiece, textOf, textWidth } from "../output/terminal-text.ts";
 import { serverNow } from "../target/server-time.ts";
@@ -56,7 +56,7 @@ export const tree: CliCommand = {
           const named = key === null ? [] : [painted("dim", `  [${key}]`)];
           const spent = spentText(job);
           const used = spent === "" ? [] : [painted("dim", `  (${spent})`)];
-          const state = stateWords(job, now, workers);
+          const state = stateText(job, now, workers);
           const pieces = [painted("dim", lead), job.id, "  ", state, "  ", jobName(job), ...named, ...used];
           out.line(...pieces, ...whyIn(job, pieces, io.columns));
         }

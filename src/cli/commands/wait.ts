@@ -14,7 +14,7 @@ import { conflictError, EXIT } from "../exit.ts";
 import { timeOf } from "../input/shared-options.ts";
 import { givenIds } from "../jobs/for-each-job.ts";
 import { fullId } from "../jobs/job-reference.ts";
-import { stateWords } from "../output/job-text.ts";
+import { stateText } from "../output/job-text.ts";
 import { showSince } from "../output/print.ts";
 import { painted } from "../output/terminal-text.ts";
 import { attempts, EXIT_CODES } from "../run/run-context.ts";
@@ -117,7 +117,7 @@ const MAX_WHY = 200;
 export function printLine(out: CommandContext["out"], info: JobInfo, why: string | null): void {
   const took = showSince(info.submittedAt, info.finishedAt ?? Date.now());
   const rest = `  after ${attempts(info.attempt)}, ${took}${why === null ? "" : `: ${oneLine(why, MAX_WHY)}`}`;
-  out.line(info.id, "  ", jobName(info), "  ", stateWords(info, Date.now(), new Map()), painted("dim", rest));
+  out.line(info.id, "  ", jobName(info), "  ", stateText(info, Date.now(), new Map()), painted("dim", rest));
 }
 
 export function shownJob({

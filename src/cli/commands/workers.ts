@@ -4,7 +4,7 @@ import type { SessionRow } from "../../core/job/views.ts";
 import { storable } from "../../lib/text.ts";
 import { type CliCommand, READING } from "../command.ts";
 import { EXIT } from "../exit.ts";
-import { labelWords, WORKER_COLOURS, workerState } from "../output/job-text.ts";
+import { labelsText, WORKER_COLOURS, workerState } from "../output/job-text.ts";
 import { showSince } from "../output/print.ts";
 import { painted, type TextPiece } from "../output/terminal-text.ts";
 import { eachWorker } from "../target/pages.ts";
@@ -68,10 +68,10 @@ function row(worker: SessionRow, now: number): TextPiece[] {
   const figures =
     health === null
       ? ["", "", "", ""]
-      : [String(health.total), failedWords(health), showMs(health.averageMs), health.load.toFixed(2)];
+      : [String(health.total), failuresText(health), showMs(health.averageMs), health.load.toFixed(2)];
   return [
     ...[id, name, `${host}/${pid}`, painted(WORKER_COLOURS[state], state)],
-    ...[cut(kinds.join(",")), queues === null ? "" : cut(queues.join(",")), cut(labelWords(labels))],
+    ...[cut(kinds.join(",")), queues === null ? "" : cut(queues.join(",")), cut(labelsText(labels))],
     ...[`${running}/${slots}`, ...figures, painted("dim", `${showSince(renewedAt, now)} ago`)],
   ];
 }
@@ -84,6 +84,6 @@ function cut(text: string): string {
 }
 
 /** Consecutive failures matter more than their total. */
-function failedWords({ failed, consecutiveFailures }: NonNullable<SessionRow["health"]>): TextPiece {
+function failuresText({ failed, consecutiveFailures }: NonNullable<SessionRow["health"]>): TextPiece {
   return consecutiveFailures > 1 ? painted("yellow", `${failed} (last ${consecutiveFailures})`) : String(failed);
 }

@@ -7,7 +7,7 @@ import { isId } from "../../lib/id.ts";
 import { limiter } from "../../lib/limiter.ts";
 import type { Arguments, CliCommand, CommandContext } from "../command.ts";
 import { EXIT, usageError } from "../exit.ts";
-import { stateWords } from "../output/job-text.ts";
+import { stateText } from "../output/job-text.ts";
 import { withPerdure } from "../target/target.ts";
 import { asReference, fullId } from "./job-reference.ts";
 
@@ -41,7 +41,7 @@ export function forEach(
           if (error !== null) throw error;
           const job = await acted(perdure, id, act);
           answers.push({ id: job.id, ok: true, state: job.state, reason: job.reason });
-          if (!isJson) out.line(job.id, "  ", stateWords(job, Date.now(), new Map()));
+          if (!isJson) out.line(job.id, "  ", stateText(job, Date.now(), new Map()));
         } catch (error) {
           if (!isOfTheJob(error)) throw error;
           const { code, message } = error;

@@ -22,7 +22,7 @@ const COLOURS: Readonly<Record<JobState, Colour | null>> = {
 };
 
 /** The state with its main detail: `failed (exhausted)`, `queued (in 3 min)`. */
-export function stateWords(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): ColouredText {
+export function stateText(job: JobInfo, now: number, workers: ReadonlyMap<string, KnownWorker>): ColouredText {
   const notes: string[] = [];
   if (job.reason !== null) notes.push(job.reason);
   if (job.discardedAt !== null) notes.push("discarded");
@@ -116,7 +116,7 @@ export const WORKER_COLOURS: Readonly<Record<WorkerState, Colour | null>> = {
 };
 
 /** Cpus and memory as in the options, not as labels. The size of the host is not shown. */
-export function labelWords(labels: SessionRow["labels"]): string {
+export function labelsText(labels: SessionRow["labels"]): string {
   const words = Object.entries(labels).flatMap(([label, value]) => {
     if (label === CPU_LABEL) return [`cpu=${Number(value) / 1_000}`];
     if (label === MEMORY_LABEL) return [`memory=${aboutGigabytes(Number(value))}`];

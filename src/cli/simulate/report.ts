@@ -56,7 +56,7 @@ function rowOf(step: SimulatedStep, takesTime: boolean): TextPiece[] {
     painted(colourOf(step), outcome),
     reason === null ? decision : `${decision}: ${reason}`,
     delayMs === null ? "" : showMs(delayMs),
-    delayRangeMs === null ? "" : rangeWords(delayRangeMs),
+    delayRangeMs === null ? "" : rangeText(delayRangeMs),
     charge === null ? "" : `${charge.to === "maxAttempts" ? "" : `${charge.to} `}${charge.used}/${charge.limit}`,
     decidedBy(step),
   ];
@@ -69,7 +69,7 @@ function decidedBy({ step, match }: SimulatedStep): string {
 }
 
 /** `800 ms–1.2 s`, `1.6–2.4 s`; empty if the range is too small to show. */
-function rangeWords([leastMs, mostMs]: MsRange): string {
+function rangeText([leastMs, mostMs]: MsRange): string {
   const [least, most] = [showMs(leastMs), showMs(mostMs)];
   if (least === most) return "";
   const [number = "", unit = ""] = least.split(" ");
@@ -78,7 +78,7 @@ function rangeWords([leastMs, mostMs]: MsRange): string {
 
 function endOf({ steps, end }: Simulation): TextPiece[] {
   const { state, reason, attempts, totalMs, totalRangeMs, stopped, nextRunMs } = end;
-  const range = rangeWords(totalRangeMs);
+  const range = rangeText(totalRangeMs);
   const time = `${showMs(totalMs)} in all${range === "" ? "" : ` (${range})`}`;
   if (stopped !== null) {
     const why = stopped === "script" ? "the outcomes are used up" : "the limit of simulated steps is reached";
