@@ -1,16 +1,16 @@
-/** What is promised of the library's face beside its verbs: one name for value and type, and that an address alone chooses
- *  who answers. */
+/** Promises of the library's API besides its methods: one name for value and type, and the address alone chooses between
+ *  server and embedded engine. */
 import { describe, expect, it } from "vitest";
-import type * as face from "../core/api.ts";
+import type * as api from "../core/api.ts";
 import { exec } from "../core/input/builtin.ts";
 import { task } from "../core/task/task.ts";
 import { openTestEngine } from "../testing/test-engine.ts";
 import { Perdure } from "./perdure.ts";
 
 describe("Perdure", () => {
-  it("is one name for a value and a type, and the type is the face that a server has too", async () => {
+  it("is one name for a value and a type, and the type is the API that a server has too", async () => {
     const perdure: Perdure = await Perdure.open(":memory:");
-    const same: face.Perdure = perdure;
+    const same: api.Perdure = perdure;
     await same.close();
   });
 
@@ -25,7 +25,7 @@ describe("a kind by its name", () => {
   it.each([
     ["exec", { argv: "ls" }, /exec\.argv/],
     ["http", { url: "ftp://example.org" }, /http\.url/],
-  ])("%s has its input checked at submit, as the task has", async (kind, input, message) => {
+  ])("%s has its input checked at submit, as with the task", async (kind, input, message) => {
     await using kit = await openTestEngine();
     await expect(kit.perdure.submit(kind, input)).rejects.toThrow(message);
     const [answer] = await kit.perdure.submitMany([{ task: kind, input }]);
@@ -34,7 +34,7 @@ describe("a kind by its name", () => {
 });
 
 describe("runtimes of a worker", () => {
-  it("are labels that jobs can ask for", async () => {
+  it("are labels that jobs can require", async () => {
     await using kit = await openTestEngine();
     const k = task("k", () => "done");
     const job = await kit.perdure.submit(k, undefined, { labels: { "runtime/python": "yes" } });
@@ -48,7 +48,7 @@ describe("runtimes of a worker", () => {
 });
 
 describe("drain", () => {
-  it("gives a worker no more jobs, and says so in the list of workers", async () => {
+  it("gives a worker no more jobs, and the list of workers shows it", async () => {
     await using kit = await openTestEngine();
     const k = task("k", () => "done");
     const worker = await kit.perdure.work([k]);
@@ -60,14 +60,14 @@ describe("drain", () => {
     expect(row?.drainingAt).toBeTypeOf("number");
   });
 
-  it("knows only workers of its own namespace", async () => {
+  it("finds only workers in the same namespace", async () => {
     await using kit = await openTestEngine();
     await expect(kit.perdure.drain("ses_nobody")).rejects.toMatchObject({ code: "not_found" });
   });
 });
 
 describe("outputs", () => {
-  it("are read from any byte on, and from the end there is nothing more", async () => {
+  it("are read from any byte on, and reading from the end returns nothing", async () => {
     await using perdure = await Perdure.open(":memory:");
     await perdure.work([exec]);
     const job = await perdure.submit(exec, { argv: ["printf", "abcdef"] });

@@ -21,7 +21,7 @@ describe("cancel", () => {
     await expect(job.result()).rejects.toMatchObject({ code: "job_cancelled" });
   });
 
-  it("tells a running handler by its signal, at once", async () => {
+  it("aborts the signal of a running handler at once", async () => {
     await using kit = await openTestEngine();
     const started = gate();
     const long = task("long", async (_: undefined, ctx) => {
@@ -37,7 +37,7 @@ describe("cancel", () => {
     expect((await job.attempts())[0]).toMatchObject({ outcome: "failed", failure: { name: "AbortError" } });
   });
 
-  it("comes too late for a handler that completes all the same: the work is done", async () => {
+  it("comes too late for a handler that completes anyway: the job succeeds", async () => {
     await using kit = await openTestEngine();
     const [started, finish] = [gate(), gate<string>()];
     const long = task("long", () => {
@@ -52,7 +52,7 @@ describe("cancel", () => {
     expect(await job.result()).toBe("done");
   });
 
-  it("has one winner when it races the completion, and both are told which", async () => {
+  it("has one winner when it races the completion, and both report the same outcome", async () => {
     await using kit = await openTestEngine();
     const quick = task("quick", () => "done");
     await kit.perdure.work([quick], { concurrency: 50 });
@@ -64,9 +64,9 @@ describe("cancel", () => {
       // Let the race reach different points: before the claim, while running, after the report.
       for (let turn = 0; turn < round % 5; turn++) await new Promise((resolve) => setImmediate(resolve));
       await Promise.all(jobs.map((job) => job.cancel()));
-      for (const [i, told] of (await Promise.all(results)).entries()) {
+      for (const [i, outcome] of (await Promise.all(results)).entries()) {
         const { state, revision } = await (jobs[i] as (typeof jobs)[0]).get();
-        expect(told).toBe(state === "succeeded" ? "done" : "job_cancelled");
+        expect(outcome).toBe(state === "succeeded" ? "done" : "job_cancelled");
         expect(revision).toBeLessThanOrEqual(4);
         states.set(state, (states.get(state) ?? 0) + 1);
       }
@@ -89,7 +89,7 @@ describe("cancel", () => {
     expect(await waiting.cancel()).toEqual(first);
   });
 
-  it("of a job that nobody knows is an error", async () => {
+  it("of an unknown job is an error", async () => {
     await using kit = await openTestEngine();
     await expect(kit.perdure.cancel("job_00000000000000000000000000")).rejects.toMatchObject({ code: "job_not_found" });
   });
@@ -155,7 +155,7 @@ describe("retry and reschedule", () => {
 });
 
 describe("redrive and discard", () => {
-  it("opens the next chapter with fresh budgets; attempts go on counting", async () => {
+  it("starts with fresh budgets; attempts continue counting", async () => {
     await using kit = await openTestEngine();
     let healthy = false;
     const flaky = task("flaky", { retry: { maxAttempts: 2, backoff: { type: "none" } } }, (_, ctx) => {
@@ -180,7 +180,7 @@ describe("redrive and discard", () => {
     await expect(kit.perdure.discard(job.id)).rejects.toMatchObject({ code: "wrong_state" });
   });
 
-  it("takes a failed job out of the dead letters, once, and a redrive brings it back to life", async () => {
+  it("removes a failed job from the dead letters, once, and a redrive makes it run again", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([failing]);
     const job = await kit.perdure.submit(failing);
@@ -198,7 +198,7 @@ describe("redrive and discard", () => {
 });
 
 describe("pause and resume", () => {
-  it("starts nothing of a paused queue, lets running jobs go on, and goes on at once when resumed", async () => {
+  it("starts nothing from a paused queue, lets running jobs continue, and resumes at once", async () => {
     await using kit = await openTestEngine();
     const end = gate();
     const ran: string[] = [];
@@ -210,7 +210,7 @@ describe("pause and resume", () => {
     const running = await kit.perdure.submit(note, "running", { queue: "q" });
     await kit.settled();
     await kit.perdure.pause("q");
-    await kit.perdure.pause("q"); // repeated, it changes nothing
+    await kit.perdure.pause("q"); // a repeated pause changes nothing
     const held = await kit.perdure.submit(note, "held", { queue: "q" });
     await kit.perdure.submit(note, "free", { queue: "other" });
     end.open();
@@ -229,8 +229,8 @@ describe("pause and resume", () => {
   });
 });
 
-describe("a job that nobody can run", () => {
-  it("waits, is never discarded, and explain says that no worker can run this kind", async () => {
+describe("a job that no worker can run", () => {
+  it("waits, is never discarded, and explain reports that no worker can run this kind", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([failing]);
     const job = await kit.perdure.submit("new-kind");
@@ -280,12 +280,12 @@ describe("a job that nobody can run", () => {
 });
 
 describe("by", () => {
-  it("names who acts in the events: the user of this machine, or what the program sets", async () => {
+  it("names the actor in the events: the user of this machine, or the name that the program sets", async () => {
     const acts = async (options: { by?: string }) => {
       await using perdure = await Perdure.open({
         ...{ url: ":memory:", retention: { cancelled: 0 }, ...options },
       });
-      // The engine prunes by itself right after it is opened: what ends after that is kept for a minute.
+      // The engine prunes right after it opens; jobs that end later are kept for a minute.
       await new Promise((resolve) => setTimeout(resolve, 5));
       const job = await perdure.submit("k", null, { delay: "1h" });
       await perdure.pause("mail");
@@ -293,7 +293,7 @@ describe("by", () => {
       const of = async (name: string) =>
         (await all(perdure.events({ follow: false }))).filter((event) => event.name === name).map(({ data }) => data);
       const events = [...(await of("queue.paused")), ...(await of("job.cancelled"))];
-      await new Promise((resolve) => setTimeout(resolve, 5)); // it ended before the instant of the prune
+      await new Promise((resolve) => setTimeout(resolve, 5)); // so that it ended before the prune
       expect(await perdure.prune()).toBe(1);
       events.push(...(await of("jobs.pruned")));
       return events.map((data) => (data as { by?: string }).by);

@@ -18,7 +18,7 @@ function newDir(): string {
   return dir;
 }
 
-/** A machine with a directory of its own, on a store that all share. */
+/** A machine with its own directory, on a shared store. */
 function machine(kept: Blobs, { maxBytes = 1_000_000, dir = newDir() } = {}) {
   const due: (() => void)[] = [];
   const clock: Clock = {
@@ -45,7 +45,7 @@ async function textOf(blobs: Blobs, attempt: number, name: string): Promise<stri
   return text;
 }
 
-it("copies output while an attempt runs, the rest at its end, and leaves nothing behind", async () => {
+it("copies output while an attempt runs, the remainder at its end, and leaves no local files", async () => {
   const kept = directoryBlobs(newDir());
   const { dir, due, outputs, running } = machine(kept);
   const { dir: at, previous } = await outputs.begin(JOB, 1, false, running(1));
@@ -67,7 +67,7 @@ it("copies output while an attempt runs, the rest at its end, and leaves nothing
   expect(await textOf(outputs, 1, "artifacts/report.txt")).toBe("all well");
 });
 
-it("gives the next attempt what the one before left on another machine", async () => {
+it("gives the next attempt the files that the previous one left on another machine", async () => {
   const kept = directoryBlobs(newDir());
   const first = machine(kept);
   const { dir } = await first.outputs.begin(JOB, 1, false, first.running(1));
@@ -78,7 +78,7 @@ it("gives the next attempt what the one before left on another machine", async (
   expect(await readFile(join(previous as string, "artifacts", "report.txt"), "utf8")).toBe("half");
 });
 
-it("says what could not be kept, and leaves it where it is", async () => {
+it("reports files that could not be stored, and keeps them in place", async () => {
   const { dir, outputs, running, said } = machine(directoryBlobs(newDir()), { maxBytes: 3 });
   const { dir: at } = await outputs.begin(JOB, 1, false, running(1));
   writeFileSync(join(at, "artifacts", "large"), "1234567");
@@ -88,7 +88,7 @@ it("says what could not be kept, and leaves it where it is", async () => {
   expect(readdirSync(join(dir, JOB, "attempt_1", "artifacts"))).toEqual(["large"]);
 });
 
-it("keeps what a process that was killed left, before anything of it is removed", async () => {
+it("stores the files of a killed process before it removes any of them", async () => {
   const kept = directoryBlobs(newDir());
   const killed = machine(kept);
   const { dir } = await killed.outputs.begin(JOB, 1, false, killed.running(1));
@@ -108,14 +108,14 @@ it("keeps what a process that was killed left, before anything of it is removed"
   expect((await outputs.list(JOB, 1)).files).toHaveLength(1);
 });
 
-it("leaves the only copy where it is if the store does not take it, and replaces nothing there by less", async () => {
+it("keeps the only copy in place if the store refuses it, and never replaces a stored file by a shorter one", async () => {
   const kept = directoryBlobs(newDir());
   const first = machine(kept);
   const { dir: at } = await first.outputs.begin(JOB, 1, false, first.running(1));
   writeFileSync(join(at, "stdout.log"), "one\ntwo\n");
   writeFileSync(join(at, "artifacts", "a"), "whole");
   await first.outputs.finish?.(first.running(1));
-  // A fetch of it that broke off, and a file that is too large.
+  // Incomplete downloads, and a file that is too large.
   writeFileSync(join(at, "stdout.log"), "one\n");
   writeFileSync(join(at, "artifacts", "a"), "wh");
   writeFileSync(join(at, "artifacts", "large"), "1234567");

@@ -10,7 +10,7 @@ const flaky = task("flaky", { retry: { maxAttempts: 2, backoff: { type: "none" }
 });
 
 describe("events", () => {
-  it("tell a job's whole life, numbered without gaps, and fold to what the job is", async () => {
+  it("record a job's whole life, numbered without gaps, and fold to its row", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([flaky]);
     const job = await kit.perdure.submit(flaky, undefined, { delay: "1s" });
@@ -28,7 +28,7 @@ describe("events", () => {
     expect(row).toMatchObject(foldEvents(events));
   });
 
-  it("are given in the order they were written, from any of them on", async () => {
+  it("are returned in the order they were written, from any event on", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.submitMany(Array.from({ length: 600 }, (_, i) => ({ task: "k", input: i })));
     const events = await all(kit.perdure.events());
@@ -40,7 +40,7 @@ describe("events", () => {
     expect(await all(kit.perdure.events({ after: (events.at(-1) as PerdureEvent).seq }))).toEqual([]);
   });
 
-  it("are given newest first, as many as are asked for", async () => {
+  it("are returned newest first, up to the limit", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.submitMany(Array.from({ length: 600 }, (_, i) => ({ task: "k", input: i })));
     const events = await all(kit.perdure.events());
@@ -71,7 +71,7 @@ describe("events", () => {
     ]);
   });
 
-  it("can be followed: those to come arrive as they are written, each once", async () => {
+  it("can be followed: new events arrive as they are written, each once", async () => {
     await using kit = await openTestEngine();
     const job = await kit.perdure.submit(flaky);
     const controller = new AbortController();
@@ -124,7 +124,7 @@ describe("events", () => {
     expect(await following).toMatchObject({ code: "closed" });
   });
 
-  it("of a job are gone with it, and numbers are never given again", async () => {
+  it("of a job are deleted with it, and numbers are never used again", async () => {
     await using kit = await openTestEngine({ retention: { cancelled: 0 } });
     const job = await kit.perdure.submit("k");
     await job.cancel();

@@ -1,5 +1,5 @@
-/** Hosts whose clock is wrong when they open, ahead of the PostgreSQL server's or behind it: they take nobody for dead
- *  and nothing for overdue, nobody takes them for dead, and what is delayed starts when the server says so. */
+/** Hosts whose clock is wrong when they open, ahead of the PostgreSQL server's or behind it: they reap no
+ *  live session and no job too early, their own sessions are not reaped, and delayed jobs start by the server's clock. */
 import { describe, expect, it, onTestFinished } from "vitest";
 import { all, gate } from "../../test/kit.ts";
 import { ask, until } from "../../test/postgres/client.ts";
@@ -12,9 +12,9 @@ const HOUR = 3_600_000;
 /** Longer than a lease, an expiry, and the retention of what has succeeded. */
 const FAR = 100 * 24 * HOUR;
 const LEASE_MS = 3_000;
-/** At six looks a lease, longer than one. */
+/** Reaper runs that take longer than a lease, at six runs per lease. */
 const LOOKS = 8;
-/** Half a round trip of doubt, on a machine that may be busy. */
+/** Uncertainty of half a round trip, on a machine that may be busy. */
 const DOUBT_MS = 1_000;
 
 const serverTime = async () => {
@@ -22,7 +22,7 @@ const serverTime = async () => {
   return Number(row?.ms);
 };
 
-/** A process on a host whose clock is off by so much, and how often its reaper has looked. */
+/** A process on a host with this clock skew, and how often its reaper has run. */
 async function openHost(url: string, skewMs: number) {
   const clock = { ...systemClock, now: () => systemClock.now() + skewMs };
   const host = { looks: 0 };
@@ -43,7 +43,7 @@ describe.each([
   ["ahead of", FAR],
   ["behind", -FAR],
 ])("a host whose clock is far %s the server's", (_, skewMs) => {
-  it("takes nobody for dead and nothing for overdue, and is not taken for dead", async () => {
+  it("reaps no live session and no job too early, and its own session is not reaped", async () => {
     const { url } = newSchema("host_clock");
     const right = await openHost(url, 0);
     const wrong = await openHost(url, skewMs);
@@ -62,12 +62,12 @@ describe.each([
     ];
     const ended = await wrong.perdure.submit(quick, undefined, { queue: "right" });
     expect(await ended.result()).toBe("done");
-    // Each submits what the other runs.
+    // Each submits the jobs that the other runs.
     const held = [
       await right.perdure.submit(hold, "wrong", { queue: "wrong" }),
       await wrong.perdure.submit(hold, "right", { queue: "right" }),
     ];
-    await until("both are at work", async () => workers.every(({ running }) => running === 1));
+    await until("both workers run a job", async () => workers.every(({ running }) => running === 1));
     const deadline = new Date((await serverTime()) + HOUR);
     const waiting = [right, wrong].flatMap(({ perdure }) => [
       perdure.submit("nobody's", undefined, { expireIn: "1h" }),
@@ -76,7 +76,7 @@ describe.each([
 
     const before = [right.looks, wrong.looks] as const;
     await Promise.all(waiting);
-    await until("each has looked for a lease and longer", async () => {
+    await until("each reaper has run for longer than a lease", async () => {
       return right.looks >= before[0] + LOOKS && wrong.looks >= before[1] + LOOKS;
     });
     for (const { perdure } of [right, wrong]) expect(await perdure.prune(), "nothing has been over for days").toBe(0);
@@ -84,12 +84,12 @@ describe.each([
     for (const job of held) expect(await job.get()).toMatchObject({ state: "running", attempt: 1, losses: 0 });
     released.open();
     for (const job of held) expect(await job.result()).toBe(1);
-    expect(aborts, "nobody was told to stop").toEqual([]);
+    expect(aborts, "no handler was aborted").toEqual([]);
 
     const events = await all(right.perdure.events());
     const sad = ["attempt.lost", "worker.lost", "job.queue_timeout"];
     expect(events.filter(({ name }) => sad.includes(name))).toEqual([]);
-    // A machine that is busy may make them pause; a clock of another host may not.
+    // A busy machine may delay them; the clock of another host may not.
     const gaps = events.flatMap(({ name, data }) =>
       name === "engine.reaping_held" ? [data as { gapMs: number }] : [],
     );

@@ -1,6 +1,6 @@
-/** Several processes keep one time line while their beats are stored and answered late, the wall clock is set, and the machine
- *  boots. No process sees its time go back, none is behind what was stored, and the line never gets ahead of the furthest that
- *  the wall clock has shown, counted on by the monotonic clock. */
+/** Several processes share one time line while their beats are stored and answered late, the wall clock is set, and the machine
+ *  reboots. Time never goes back in a process, no process is behind a stored beat, and the line is never ahead of the latest
+ *  wall time seen, advanced by the monotonic clock. */
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { type Gate, gate } from "../../test/kit.ts";
@@ -15,7 +15,7 @@ import { type LocalClock, localClock } from "./local-clock.ts";
 const DAY = 86_400_000;
 const BEAT = { time: () => ({ now: 0 }), maxGapMs: DAY, holdMs: 0, clockJumpMs: 0, engine: "e" };
 
-/** Opened once: each run begins a day after the one before it. */
+/** Opened once: each run begins a day after the previous one. */
 let store: Store;
 beforeAll(async () => {
   const clock = new VirtualClock();
@@ -23,7 +23,7 @@ beforeAll(async () => {
 });
 afterAll(() => store.close());
 
-/** True time, and how far the wall clock is ahead of it: now, and at most so far. */
+/** True time, and how far the wall clock is ahead of it: now, and at most until now. */
 const world = { time: VIRTUAL_START, wallMs: 0, mostMs: 0, boots: 0 };
 
 function setWall(ms: number): void {
@@ -36,13 +36,13 @@ interface Pending {
   readonly toStore: Gate<void>;
   readonly toAnswer: Gate<void>;
   answered: Promise<unknown>;
-  /** What was stored before it. */
+  /** The latest beat stored before it. */
   knownMs: number;
 }
 
 class Process {
   readonly line: LocalClock;
-  /** Its boot is not that of the machine: as with a namespace of its own, or where boots have no name. */
+  /** Whether its boot id differs from the machine's: in a separate namespace, or where boots have no id. */
   readonly isForeign: boolean;
   beat: Pending | null = null;
   #last = Number.NEGATIVE_INFINITY;
@@ -66,7 +66,7 @@ type Boot = "same" | "other" | "none";
 class Machine {
   readonly #processes = new Map<number, Process>();
   #bootedAt = 0;
-  /** The furthest of what was stored: ahead of true time, within this boot; and where the line was. */
+  /** The latest stored beat of this boot, as its lead over true time, and its position on the line. */
   #aheadMs = Number.NEGATIVE_INFINITY;
   #reached = Number.NEGATIVE_INFINITY;
   #hasForeign = false;
@@ -79,7 +79,7 @@ class Machine {
     for (const slot of [0, 1, 2]) await this.open(slot, "same", [0, 0]);
   }
 
-  /** Time passes before and after it reads the marks. */
+  /** Opens a process; time passes before and after it reads the stored marks. */
   async open(slot: number, boot: Boot, [beforeMs, afterMs]: readonly [number, number]): Promise<void> {
     const beganAt = world.time;
     const base = {
@@ -142,7 +142,7 @@ class Machine {
     process.beat = null;
   }
 
-  /** At the end: a beat of each, in time, and all agree. */
+  /** Lets each process complete a beat on time at the end, so that all agree. */
   async settle(): Promise<void> {
     for (const slot of this.#processes.keys()) {
       await this.store(slot);
@@ -159,7 +159,7 @@ class Machine {
     for (const process of this.#processes.values()) process.now();
   }
 
-  /** From a mark of another boot nobody can count on: who follows it is late by its age. */
+  /** A mark of another boot cannot be advanced by the monotonic clock: a process that uses it is behind by its age. */
   #expectAgreed(process: Process, aheadMs: number): void {
     const now = process.now();
     if (this.#hasForeign) return;
@@ -192,7 +192,7 @@ const stepsOf = (boots: fc.Arbitrary<Boot>): fc.Arbitrary<Step[]> =>
 it.each([
   ["one boot", sameBoot],
   ["several boots", anyBoot],
-])("beats that are stored and answered late neither hurry the line nor turn it back: %s", async (_, boots) => {
+])("beats that are stored and answered late move the line neither ahead nor back: %s", async (_, boots) => {
   const play = async (steps: readonly Step[]) => {
     world.time += DAY;
     setWall(world.mostMs + DAY);
@@ -200,7 +200,7 @@ it.each([
     await machine.reboot();
     for (const step of steps) {
       if (step[0] === "pass") world.time += step[1];
-      // Whole steps: what is less than a second is stood out.
+      // Multiples of the step, since smaller changes of the wall clock are not followed.
       else if (step[0] === "set") setWall(world.wallMs + 2 * CLOCK_STEP_MS * step[1]);
       else if (step[0] === "open") await machine.open(step[1], step[2], step[3]);
       else if (step[0] === "reboot") await machine.reboot();
@@ -213,7 +213,7 @@ it.each([
   await fc.assert(fc.asyncProperty(stepsOf(boots), play), { numRuns: 40 });
 });
 
-it("a reading that is older than the stored mark counts no time twice, and holds up no reaping", async () => {
+it("a reading older than the stored mark counts no time twice, and does not delay the reaper", async () => {
   const clock = new VirtualClock();
   const fresh = await openStore({ url: ":memory:", clock, random: () => 0.5, newSecret: () => "x".repeat(40) });
   const beat = (at: number) => {
@@ -228,7 +228,7 @@ it("a reading that is older than the stored mark counts no time twice, and holds
   await fresh.close();
 });
 
-it("an answer that comes late brings the line as it is then", async () => {
+it("a late answer brings the line as it is at that time", async () => {
   const clock = new VirtualClock();
   const fresh = await openStore({ url: ":memory:", clock, random: () => 0.5, newSecret: () => "x".repeat(40) });
   let wallMs = 0;
@@ -246,7 +246,7 @@ it("an answer that comes late brings the line as it is then", async () => {
   const first = await localClock(base, fresh, boot, () => {});
   const line = first.clock.now();
   wallMs = -DAY;
-  const second = await localClock(base, slow, boot, () => {}); // before anything was stored
+  const second = await localClock(base, slow, boot, () => {}); // before any beat was stored
   await first.beat(BEAT);
   const late = second.beat(BEAT);
   await nextTurn(systemLoop);

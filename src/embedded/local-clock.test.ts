@@ -1,5 +1,5 @@
-/** A wall clock that is set back makes nothing wait longer than its own delay, and nothing start early: in the process that
- *  sees it happen, in others on the same file, and in one that is started afterwards. */
+/** When the wall clock is set back, no job waits longer than its delay and none starts early: in the running process, in others
+ *  on the same file, and in one started afterwards. */
 import { copyFileSync } from "node:fs";
 import { describe, expect, it, onTestFinished } from "vitest";
 import { all, openSession, tempFile } from "../../test/kit.ts";
@@ -17,7 +17,7 @@ const MINUTE = 60_000;
 const HOUR = 3_600_000;
 const policy = resolvePolicy();
 
-/** One machine: its monotonic clock, its wall clock, which may be set, and a name of its boot. */
+/** One machine: its monotonic clock, its wall clock, which may be set, and its boot id. */
 class Machine {
   readonly time = new VirtualClock();
   wallMs = 0;
@@ -35,7 +35,7 @@ class Machine {
   wall = () => this.time.now() + this.wallMs;
   pass = (ms: number) => this.time.moveTo(this.time.now() + ms);
 
-  /** A process of it. Nothing runs in the background: the test beats. */
+  /** A process on this machine. Nothing runs in the background: the test triggers beats. */
   async open(url: string) {
     const boot = this.boot === null ? null : { name: this.boot, originMs: 0 };
     const log = () => {};
@@ -59,14 +59,14 @@ async function submit(engine: Engine, item: Partial<SubmitItem> = {}): Promise<s
   return answer.id;
 }
 
-/** What is due now, by its ids. */
+/** The ids of the jobs that are due now. */
 async function due(engine: Engine): Promise<string[]> {
   const session = await openSession({ engine });
   return (await engine.claim(session, { limit: 100 })).jobs.map(({ id }) => id);
 }
 
 describe("a wall clock that is set back an hour", () => {
-  it("leaves what is due, due, and each delay as long as it was asked", async () => {
+  it("keeps due jobs due, and each delay at its requested length", async () => {
     const machine = new Machine();
     const { engine } = await machine.open(":memory:");
     const queued = await submit(engine);
@@ -83,7 +83,7 @@ describe("a wall clock that is set back an hour", () => {
     expect(await due(engine)).toEqual([delayed, later]);
   });
 
-  it("and put right again changes nothing either; set beyond, the engine follows", async () => {
+  it("and corrected again changes nothing either; if it is set ahead, the engine follows", async () => {
     const machine = new Machine();
     const { engine } = await machine.open(":memory:");
     const delayed = await submit(engine, { delayMs: 10 * MINUTE });
@@ -107,7 +107,7 @@ describe("a wall clock that is set back an hour", () => {
     ]);
   });
 
-  it("loses no lease and holds up no reaping: no lease is measured by it", async () => {
+  it("loses no lease and does not delay the reaper: leases do not depend on it", async () => {
     const machine = new Machine();
     const { engine } = await machine.open(":memory:");
     const id = await submit(engine);
@@ -118,7 +118,7 @@ describe("a wall clock that is set back an hour", () => {
       machine.pass(SECOND);
       await engine.reap();
     }
-    // Its lease of 15 s is over, neither sooner nor later.
+    // Its lease of 15 s expires exactly then.
     expect(await engine.store.jobs([id])).toMatchObject([{ attempt: 1, losses: 1 }]);
     const names = (await all(engine.events({}))).map(({ name }) => name);
     expect(names).not.toContain("engine.reaping_held");
@@ -145,7 +145,7 @@ describe("a wall clock that is set back an hour", () => {
     expect(await engine.store.jobs([ended])).toMatchObject([{ state: "failed", reason: "unschedulable" }]);
   });
 
-  it.each(["one", null])("is agreed on by a process that opens the file after it, boot %s", async (boot) => {
+  it.each(["one", null])("is handled the same by a process that opens the file afterwards, boot %s", async (boot) => {
     const machine = new Machine();
     machine.boot = boot;
     const file = tempFile();
@@ -162,7 +162,7 @@ describe("a wall clock that is set back an hour", () => {
     expect(await due(engine)).toEqual([delayed]);
   });
 
-  it("is agreed on by a process that had the file open before, on a host whose clock is behind", async () => {
+  it("is handled the same by a process that had the file open before, on a host whose clock is behind", async () => {
     const [machine, behind] = [new Machine(), new Machine()];
     Object.assign(behind, { boot: "two", wallMs: -HOUR });
     const file = tempFile();
@@ -175,7 +175,7 @@ describe("a wall clock that is set back an hour", () => {
     expect(await due(other.engine)).toEqual([queued]);
   });
 
-  it("while nobody was awake: time away counts, as within one boot the machine knows it", async () => {
+  it("while no process ran: that time counts, as the monotonic clock measures it within one boot", async () => {
     const machine = new Machine();
     const file = tempFile();
     const first = await machine.open(file);
@@ -191,7 +191,7 @@ describe("a wall clock that is set back an hour", () => {
     expect(await due(engine)).toEqual([delayed]);
   });
 
-  it("across a boot, or before any beat: a delay is at most as long again, and what was due stays due", async () => {
+  it("across a boot, or before any beat: a delay starts again at most, and due jobs stay due", async () => {
     const machine = new Machine();
     const file = tempFile();
     const first = await machine.open(file);
@@ -221,12 +221,12 @@ it("a line that is ahead returns to the wall clock when a process opens the file
   await first.engine.reap();
   await first.close();
   const second = await ahead();
-  expect(second.ms).toBe(HOUR); // a job is unfinished
+  expect(second.ms).toBe(HOUR); // one job is unfinished
   await second.engine.command(id, { kind: "cancel", by: null });
   const third = await ahead();
-  expect(third.ms).toBe(HOUR); // another has it open
+  expect(third.ms).toBe(HOUR); // another process has the file open
   await Promise.all([second.close(), third.close()]);
-  // A copy: the driver for Node 20 lets go of a file only when its statements have been collected.
+  // A copy, because the driver for Node 20 closes a file only after its statements are garbage-collected.
   const copy = tempFile();
   copyFileSync(file, copy);
   const last = await ahead(copy);

@@ -1,11 +1,11 @@
-/** A pool of one connection: every verb gets its turn at it, and none holds it while it waits for another. */
+/** A pool of one connection: every method gets its turn, and none holds the connection while it waits for another. */
 import { expect, it, onTestFinished } from "vitest";
 import { aborted, all, gate } from "../../test/kit.ts";
 import { until, withClient } from "../../test/postgres/client.ts";
 import { newSchema } from "../../test/postgres/kit.ts";
 import { type JobHandle, Perdure, task } from "../index.ts";
 
-/** Close goes on without what does not end, after five seconds at the soonest (embedded/perdure.ts). */
+/** `close` waits at least this long for calls that do not end (embedded/perdure.ts). */
 const GIVES_UP_MS = 5_000;
 const RETRY = { maxAttempts: 3, backoff: { type: "fixed", delay: 10 } } as const;
 
@@ -25,7 +25,7 @@ function handles(answers: Awaited<ReturnType<Perdure["submitMany"]>>): JobHandle
   });
 }
 
-it("serves submits, work, commands, readers and pruners all at once", async () => {
+it("handles submits, work, commands, reads and prunes at the same time", async () => {
   const { url } = newSchema("one_connection");
   const { perdure, logged } = await open(url);
   let running = 0;
@@ -61,7 +61,7 @@ it("serves submits, work, commands, readers and pruners all at once", async () =
     return made;
   });
   const cancels = held.map(({ id }) => perdure.cancel(id));
-  // While they run, so that prunes meet submits and reports: what has ended goes at once.
+  // At the same time, so that prunes race with submits and reports: ended jobs are deleted at once.
   const others = Array.from({ length: 20 }, () => [
     perdure.prune(),
     perdure.queues(),
@@ -84,10 +84,10 @@ it("serves submits, work, commands, readers and pruners all at once", async () =
   const began = performance.now();
   await perdure.close();
   expect(performance.now() - began).toBeLessThan(GIVES_UP_MS);
-  expect(logged, "nobody waited in vain").toEqual([]);
+  expect(logged, "no call timed out").toEqual([]);
 });
 
-it("closes in the middle of everything, and leaves no job in nobody's hands", async () => {
+it("closes in the middle of everything, and leaves no job running without a session", async () => {
   const { url } = newSchema("one_connection");
   const { perdure, logged } = await open(url);
   const many = gate();
@@ -95,7 +95,7 @@ it("closes in the middle of everything, and leaves no job in nobody's hands", as
   const job = task("job", async (_input: undefined, { signal }) => {
     started += 1;
     if (started === 60) many.open();
-    // Some are done at once, the others stay until they are told to go.
+    // Some end at once, the others run until they are aborted.
     if (started % 5 !== 0) return;
     throw await aborted(signal);
   });

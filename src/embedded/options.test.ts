@@ -3,7 +3,7 @@ import { dialectSettingsFrom } from "../dialects/settings.ts";
 import { InvalidInputError, Perdure, PerdureError, task } from "../index.ts";
 import { openTestEngine } from "../testing/index.ts";
 
-/** The error of a call that must fail, and must not throw before it gives a promise. */
+/** The error of a call that must reject its promise and must not throw. */
 async function refusal(call: () => Promise<unknown>): Promise<PerdureError> {
   const error = await call().then(
     () => new Error("it was accepted"),
@@ -84,7 +84,7 @@ describe("options of submit", () => {
     expect(error).toMatchObject({ code: "invalid_config", path: "submit.task" });
   });
 
-  it("refuses a misspelt option of a task, at submit and at work, whatever the submit says itself", async () => {
+  it("refuses a misspelt option of a task, at submit and at work, whatever options the submit has", async () => {
     await using kit = await openTestEngine();
     const bad = task("bad", { timout: "1m" } as never, () => 1);
     const calls = [
@@ -115,7 +115,7 @@ describe("names", () => {
     },
   );
 
-  it("takes any other text up to its limit, in any script", async () => {
+  it("accepts any other text up to its limit, in any script", async () => {
     await using kit = await openTestEngine();
     const name = `größe 図 🦊 ${"x".repeat(188)}`;
     const options = { queue: name, key: "k".repeat(500), tags: [name], labels: { [name]: name } };
@@ -151,7 +151,7 @@ describe("payloads", () => {
       },
     ],
     [
-      "a value that throws nothing in particular",
+      "a value that throws undefined",
       {
         toJSON: () => {
           throw null;
@@ -174,9 +174,9 @@ describe("payloads", () => {
     ["four bytes", "🦊"],
   ])("takes up to 1 MiB of UTF-8 and not a byte more: %s", async (_, character) => {
     await using kit = await openTestEngine();
-    const room = 1_048_576 - 2; // two quotes
+    const length = 1_048_576 - 2; // two quotes
     const bytes = new TextEncoder().encode(character).length;
-    const most = character.repeat(Math.floor(room / bytes)) + "x".repeat(room % bytes);
+    const most = character.repeat(Math.floor(length / bytes)) + "x".repeat(length % bytes);
     const job = await kit.perdure.submit("k", most);
     expect((await job.get()).payload).toBe(most);
     const error = await refusal(() => kit.perdure.submit("k", `${most}x`));
@@ -234,14 +234,14 @@ describe("options of open", () => {
     expect(error).toMatchObject({ code: "invalid_config", path });
   });
 
-  it("does not repeat a password of an address it cannot serve", async () => {
+  it("does not show the password of an unsupported address", async () => {
     const error = await refusal(() => Perdure.open("postgres://me:secret@host/db"));
     expect(error.message).not.toContain("secret");
   });
 });
 
 describe("options of the other calls", () => {
-  it("refuses what it does not know, with the nearest name, always as a rejected promise", async () => {
+  it("refuses unknown options with the nearest name, always as a rejected promise", async () => {
     await using kit = await openTestEngine();
     const { perdure } = kit;
     const job = await perdure.submit("k");
@@ -280,11 +280,11 @@ describe("options of the other calls", () => {
       const error = await refusal(call);
       expect(error).toMatchObject({ code: "invalid_config", message: expect.stringMatching(message) });
     }
-    expect((await job.get()).state).toBe("queued"); // and none of it closed anything
+    expect((await job.get()).state).toBe("queued"); // no refused call closed anything
   });
 
   it.each(["job_", "", "job_01hzz", "ses_0000000000000000000000000a", 7n, null, {}])(
-    "answers job_not_found for %o, which is no id",
+    "answers job_not_found for %o, which is not an id",
     async (id) => {
       await using kit = await openTestEngine();
       const { perdure } = kit;
@@ -295,8 +295,8 @@ describe("options of the other calls", () => {
   );
 });
 
-describe("what dialects are opened with", () => {
-  it("is told again, with the rest as in their documents", async () => {
+describe("settings of the dialects", () => {
+  it("are returned, with the defaults of their documents", async () => {
     await using kit = await openTestEngine({ dialects: { fluster: { defaultMaxRetriesFailure: 4 } } });
     const { fluster, attune } = await dialectSettingsFrom(kit.perdure);
     expect(fluster).toEqual({
@@ -307,7 +307,7 @@ describe("what dialects are opened with", () => {
     expect(attune.ttlSecs).toBe(300);
   });
 
-  it("is refused where it is misspelt", async () => {
+  it("are refused if they are misspelt", async () => {
     const error = await refusal(() => Perdure.open({ url: ":memory:", dialects: { flustr: {} } as never }));
     expect(error).toMatchObject({ path: "open.dialects.flustr", nearest: "fluster" });
     const deeper = await refusal(() => Perdure.open({ url: ":memory:", dialects: { attune: { ttl: 1 } } as never }));

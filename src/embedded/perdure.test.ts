@@ -23,14 +23,14 @@ describe("open", () => {
     expect(existsSync(join(directory, ".perdure", "perdure.db"))).toBe(true);
   });
 
-  it("makes the file and its folder for their owner only", async () => {
+  it("creates the file and its folder for the owner only", async () => {
     const file = join(dirname(tempFile()), "a", "b", "jobs.db");
     await open({ url: file });
     expect(statSync(file).mode & 0o777).toBe(0o600);
     expect(statSync(dirname(file)).mode & 0o777).toBe(0o700);
   });
 
-  it("takes a path, sqlite: and sqlite:// alike", async () => {
+  it("accepts a path, sqlite: and sqlite:// alike", async () => {
     const file = tempFile();
     const jobs: string[] = [];
     for (const url of [file, `sqlite:${file}`, `sqlite://${file}`]) {
@@ -40,7 +40,7 @@ describe("open", () => {
     expect(new Set(jobs).size).toBe(1);
   });
 
-  it("refuses a file that is not a database of ours, and leaves it as it was", async () => {
+  it("refuses a file that is not a Perdure database, and does not change it", async () => {
     const file = tempFile("notes.txt");
     writeFileSync(file, "these are my notes, and they are longer than a header would be. ".repeat(20));
     const before = statSync(file).size;
@@ -49,7 +49,7 @@ describe("open", () => {
     expect(existsSync(`${file}-wal`)).toBe(false);
   });
 
-  it("finds what an earlier process left: jobs, results, keys and budgets", async () => {
+  it("finds the jobs, results, keys and budgets of an earlier process", async () => {
     const url = tempFile();
     const first = await Perdure.open({ url });
     const worker = await first.work([quick]);
@@ -67,16 +67,16 @@ describe("open", () => {
 });
 
 describe("the logger", () => {
-  it("is told what went wrong, and may throw without harm", async () => {
+  it("gets errors, and may throw without harm", async () => {
     const clock = new VirtualClock();
     let beats = 0;
     const wrapStore = (store: Store): Store => ({
       ...store,
       beat: (beat) => (++beats < 3 ? Promise.reject(new Error("locked")) : store.beat(beat)),
     });
-    const told: string[] = [];
+    const logged: string[] = [];
     const logger = (level: string, message: string) => {
-      told.push(`${level}: ${message}`);
+      logged.push(`${level}: ${message}`);
       throw new Error("the log is full");
     };
     await using perdure = await Perdure.open({ url: ":memory:", logger }, { clock, random: () => 0.5, wrapStore });
@@ -85,7 +85,7 @@ describe("the logger", () => {
       await perdure.queues();
       await new Promise((resolve) => setImmediate(resolve));
     }
-    expect(told).toEqual(Array(2).fill("error: reaper failed: Error: locked"));
+    expect(logged).toEqual(Array(2).fill("error: reaper failed: Error: locked"));
     expect(beats).toBeGreaterThan(3);
   });
 });
@@ -128,7 +128,7 @@ describe("close", () => {
     for (const call of calls) await expect(call(), String(call)).rejects.toMatchObject({ code: "closed" });
   });
 
-  it("ends those who wait or follow with the code closed, at once", async () => {
+  it("rejects calls that wait or follow with the code closed, at once", async () => {
     const clock = new VirtualClock();
     const perdure = await Perdure.open({ url: ":memory:" }, { clock, random: () => 0.5 });
     const job = await perdure.submit(quick, 1);
@@ -139,7 +139,7 @@ describe("close", () => {
     expect(await following).toMatchObject({ code: "closed" });
   });
 
-  it("stores what was submitted before it, awaited or not", async () => {
+  it("stores jobs submitted before it, awaited or not", async () => {
     const url = tempFile();
     const perdure = await Perdure.open({ url });
     const submits = Array.from({ length: 50 }, (_, i) => perdure.submit(quick, i));
@@ -178,7 +178,7 @@ describe("close", () => {
     expect(warnings).toEqual([]);
   });
 
-  it("under way lets no new worker start, while results are still awaited", async () => {
+  it("lets no new worker start while results are still awaited", async () => {
     const [started, end] = [gate(), gate()];
     const long = task("long", async () => {
       started.open();
@@ -215,7 +215,7 @@ describe("close", () => {
     await expect(perdure.jobs()).rejects.toMatchObject({ code: "closed" });
   });
 
-  it("comes by itself at the end of an await using block, for engines and workers", async () => {
+  it("is called at the end of an await using block, for engines and workers", async () => {
     let outside: Perdure;
     {
       await using perdure = await Perdure.open(":memory:");
@@ -245,11 +245,11 @@ describe("two engines on one file", () => {
   it("cancel each other's running jobs, promptly", async () => {
     const url = tempFile();
     const [here, there] = [await open({ url }), await open({ url, lease: "90s" })];
-    const [started, told] = [gate(), gate<Error>()];
+    const [started, stopped] = [gate(), gate<Error>()];
     const long = task("long", async (_: undefined, ctx) => {
       started.open();
       const reason = await aborted(ctx.signal);
-      told.open(reason);
+      stopped.open(reason);
       throw reason;
     });
     await there.work([long]);
@@ -257,7 +257,7 @@ describe("two engines on one file", () => {
     await started.passed;
     const asked = performance.now();
     await here.cancel(job.id);
-    expect((await told.passed).message).toBe("the job was cancelled");
+    expect((await stopped.passed).message).toBe("the job was cancelled");
     expect(performance.now() - asked).toBeLessThan(20_000); // long before the next renewal, at 30 s
     await expect(job.result()).rejects.toMatchObject({ code: "job_cancelled" });
   });

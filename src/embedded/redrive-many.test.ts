@@ -20,7 +20,7 @@ async function withDeadLetters(count: number, queues: readonly string[] = ["defa
 }
 
 describe("redriveMany", () => {
-  it("redrives the dead letters that fit, oldest first, and says whether there were more", async () => {
+  it("redrives the matching dead letters, oldest first, and reports whether there are more", async () => {
     const { kit, ids } = await withDeadLetters(5);
     await using _ = kit;
     expect(await kit.perdure.redriveMany({}, { limit: 3 })).toEqual({ jobs: ids.slice(0, 3), skipped: [], more: true });
@@ -33,14 +33,14 @@ describe("redriveMany", () => {
     expect(jobs.map(({ chapter }) => chapter)).toEqual([2, 2, 2, 2, 2]);
   });
 
-  it("names them only, on a dry run", async () => {
+  it("only lists them on a dry run", async () => {
     const { kit, ids } = await withDeadLetters(2);
     await using _ = kit;
     expect(await kit.perdure.redriveMany({}, { dryRun: true })).toEqual({ jobs: ids, skipped: [], more: false });
     expect((await kit.perdure.jobs({ deadLetter: true })).jobs).toHaveLength(2);
   });
 
-  it("leaves alone what does not fit: other queues, cancelled and discarded jobs", async () => {
+  it("does not change other jobs: other queues, cancelled and discarded jobs", async () => {
     const { kit, ids } = await withDeadLetters(4, ["a", "b"]);
     await using _ = kit;
     const cancelled = await kit.perdure.submit("nobody", null, { queue: "a" });
@@ -50,7 +50,7 @@ describe("redriveMany", () => {
     expect(await kit.perdure.redriveMany({ state: "cancelled" })).toEqual({ jobs: [], skipped: [], more: false });
   });
 
-  it("names those that it skips, and why, also on a dry run", async () => {
+  it("lists skipped jobs with the reason, also on a dry run", async () => {
     await using kit = await openTestEngine();
     const spending = task("spending", (_: unknown, ctx): never => {
       ctx.usage({ costUsd: 2 });
@@ -82,7 +82,7 @@ describe("redriveMany", () => {
     }
   });
 
-  it("redrives each once when two ask at the same time", async () => {
+  it("redrives each job once when two calls run at the same time", async () => {
     const { kit, ids } = await withDeadLetters(6);
     await using _ = kit;
     const answers = await Promise.all([kit.perdure.redriveMany({}), kit.perdure.redriveMany({})]);

@@ -2,22 +2,22 @@ import { describe, expect, it } from "vitest";
 import { JobFailedError, Perdure, type SubmitEntry, task } from "../index.ts";
 import { openTestEngine } from "../testing/index.ts";
 
-describe("what a caller gets wrong", () => {
-  it("is told of a misspelt field of an entry, and of a list that is none", async () => {
+describe("a caller's mistake", () => {
+  it("is reported for a misspelt field of an entry, and for entries that are not a list", async () => {
     await using kit = await openTestEngine();
     const entries = [{ task: "a", inptu: 5 }, { task: "a", option: {} }, { task: "a" }] as unknown as SubmitEntry[];
     const answers = await kit.perdure.submitMany(entries);
     expect(answers.map((answer) => answer.ok)).toEqual([false, false, true]);
     expect(answers[0]).toMatchObject({ error: { path: "submitMany.inptu", nearest: "input" } });
     await expect(kit.perdure.submitMany({} as SubmitEntry[])).rejects.toMatchObject({ code: "invalid_config" });
-    // biome-ignore lint/suspicious/noSparseArray: a hole is what is tried here
+    // biome-ignore lint/suspicious/noSparseArray: the test needs a hole
     expect(await kit.perdure.submitMany([, { task: "a" }] as SubmitEntry[])).toMatchObject([
       { ok: false },
       { ok: true },
     ]);
   });
 
-  it("is told of a task's wrong options when a worker is started, under the task's name", async () => {
+  it("in the options of a task is reported when a worker starts, with the name of the task", async () => {
     await using kit = await openTestEngine();
     for (const [options, path] of [
       [{ timeout: "2 minutes" }, "task slow: timeout"],
@@ -31,7 +31,7 @@ describe("what a caller gets wrong", () => {
     }
   });
 
-  it("is told of a signal that is none, and nobody else suffers from it", async () => {
+  it("is reported for an invalid signal, and no other call fails", async () => {
     await using kit = await openTestEngine();
     const signal = {} as AbortSignal;
     expect(() => kit.perdure.events({ follow: true, signal })).toThrow("events.signal");
@@ -39,18 +39,18 @@ describe("what a caller gets wrong", () => {
     await expect(job.result({ signal })).rejects.toMatchObject({ path: "result.signal" });
   });
 
-  it("is told of options beside an address, which belong into one object with it", async () => {
+  it("is reported for options beside an address, which must be in one object with it", async () => {
     const open = Perdure.open as (...args: unknown[]) => Promise<unknown>;
     await expect(open("http://127.0.0.1:1", { token: "x" })).rejects.toThrow("{ url, token }");
   });
 
-  it("is told of an address that would become the name of a file", async () => {
+  it("is reported for an address that would become a file name", async () => {
     for (const url of ["file:/tmp/b.db", "file:///tmp/b.db", "redis://x", "http:x", ":MEMORY:"]) {
       await expect(Perdure.open(url)).rejects.toMatchObject({ path: "open.url" });
     }
   });
 
-  it("reads what was given, also when JSON has no word for it", async () => {
+  it("is reported with the value, also if JSON cannot express it", async () => {
     await using kit = await openTestEngine();
     await expect(kit.perdure.submit("a", 1, { delay: Number.NaN })).rejects.toThrow("got NaN");
     await expect(kit.perdure.submit("a", 1, { runAt: new Date("never") })).rejects.toThrow("got an invalid Date");
@@ -58,7 +58,7 @@ describe("what a caller gets wrong", () => {
 });
 
 describe("a job whose result is polled", () => {
-  it("has the failure that its events tell: for the next run, and for who waits", async () => {
+  it("has the failure of its events, in the next attempt and in the awaited result", async () => {
     await using kit = await openTestEngine();
     const seen: (string | undefined)[] = [];
     const retry = { maxAttempts: 2, retryWhen: "{{ result.status == 'pending' }}" };
@@ -77,7 +77,7 @@ describe("a job whose result is polled", () => {
 });
 
 describe("a very long list of jobs", () => {
-  it("is stored without holding up the event loop all the while", async () => {
+  it("is stored without blocking the event loop for the whole time", async () => {
     await using perdure = await Perdure.open(":memory:");
     let turns = 0;
     let running = true;

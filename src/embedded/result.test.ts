@@ -18,7 +18,7 @@ describe("result", () => {
       [undefined, Number.NaN],
       [null, null],
     ],
-  ])("gives what the handler returned, as JSON has it: %o", async (returned, given) => {
+  ])("returns the result of the handler, as JSON: %o", async (returned, given) => {
     await using kit = await openTestEngine();
     const give = task("give", () => returned);
     await kit.perdure.work([give]);
@@ -28,7 +28,7 @@ describe("result", () => {
     expect(await (await kit.perdure.job(job.id)).result()).toEqual(given);
   });
 
-  it("throws an error with the reason, the last failure and the number of runs", async () => {
+  it("throws an error with the reason, the last failure and the number of attempts", async () => {
     await using kit = await openTestEngine();
     const flaky = task("flaky", { retry: { maxAttempts: 2, backoff: { type: "none" } } }, (_, ctx) => {
       throw Object.assign(new TypeError(`run ${ctx.attempt}`), { code: "E_DOWN" });
@@ -46,7 +46,7 @@ describe("result", () => {
     expect((error as JobFailedError).failure?.stack).toContain("result.test.ts");
   });
 
-  it("does not blame an earlier failure when the last run was lost", async () => {
+  it("does not report an earlier failure when the last attempt was lost", async () => {
     await using kit = await openTestEngine();
     // biome-ignore lint/suspicious/noThenProperty: the policy language says "then"; a rule is never awaited.
     const again = { if: { message: "down" }, then: "retry", maxRetries: 1, backoff: { type: "none" } } as const;
@@ -57,13 +57,13 @@ describe("result", () => {
     const worker = await kit.perdure.work([once]);
     const job = await kit.perdure.submit(once);
     await kit.settled();
-    const stopped = worker.stop({ grace: 0 }); // cut off in a run that must not be repeated: lost
+    const stopped = worker.stop({ grace: 0 }); // interrupted in an attempt that must not be repeated: lost
     await kit.advance("10s");
     await stopped;
     await expect(job.result()).rejects.toMatchObject({ reason: "lost", failure: null, attempt: 2 });
   });
 
-  it("gives up waiting after its timeout; the job goes on", async () => {
+  it("stops waiting after its timeout; the job keeps running", async () => {
     await using kit = await openTestEngine();
     const job = await kit.perdure.submit("nobody");
     const waiting = job.result({ timeout: "5s" }).catch((error: unknown) => error);
@@ -77,7 +77,7 @@ describe("result", () => {
     expect((await job.get()).state).toBe("queued");
   });
 
-  it("with a timeout of zero only looks", async () => {
+  it("with a timeout of zero does not wait", async () => {
     await using kit = await openTestEngine();
     const job = await kit.perdure.submit("nobody");
     await expect(job.result({ timeout: 0 })).rejects.toMatchObject({ code: "result_timeout" });
@@ -101,7 +101,7 @@ describe("result", () => {
     expect(kit.clock.now()).toBe((await job.get()).submittedAt);
   });
 
-  it("tells everyone who waits, once it is over", async () => {
+  it("resolves for every caller when the job ends", async () => {
     await using kit = await openTestEngine();
     const end = gate<number>();
     const long = task("long", () => end.passed);
@@ -113,7 +113,7 @@ describe("result", () => {
     expect(await Promise.all(waiting)).toEqual(Array(50).fill(7));
   });
 
-  it("says that a job is not there any more when it was pruned", async () => {
+  it("rejects with job_not_found when the job was pruned", async () => {
     await using kit = await openTestEngine({ retention: { cancelled: "1h" } });
     const job = await kit.perdure.submit("nobody");
     await job.cancel();
@@ -125,8 +125,8 @@ describe("result", () => {
   });
 });
 
-describe("result of an earlier chapter", () => {
-  it("still throws that chapter's failure after a redrive succeeded", async () => {
+describe("result of a job before a redrive", () => {
+  it("still throws the earlier failure after the redriven job succeeded", async () => {
     await using kit = await openTestEngine();
     let healthy = false;
     const flaky = task("flaky", { retry: { maxAttempts: 2, backoff: { type: "none" } } }, (_, ctx) => {
@@ -141,11 +141,11 @@ describe("result of an earlier chapter", () => {
     const fresh = await kit.perdure.job(old.id);
     expect(fresh.chapter).toBe(2);
     expect(await fresh.result()).toBe("fine");
-    const told = { code: "job_failed", reason: "exhausted", attempt: 2, failure: { message: "run 2" } };
-    await expect(old.result()).rejects.toMatchObject(told);
+    const earlier = { code: "job_failed", reason: "exhausted", attempt: 2, failure: { message: "run 2" } };
+    await expect(old.result()).rejects.toMatchObject(earlier);
   });
 
-  it("tells who waited through it what became of the chapter they waited for", async () => {
+  it("rejects a call that waited across the redrive with the end it waited for", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([failing]);
     const job = await kit.perdure.submit(failing, "bad day", { delay: "1s" });
@@ -155,7 +155,7 @@ describe("result of an earlier chapter", () => {
     expect(await waiting).toMatchObject({ code: "job_failed", reason: "rejected", attempt: 1 });
   });
 
-  it("says cancelled when the chapter was cancelled, waiting or running, also after failures", async () => {
+  it("rejects with job_cancelled if it was cancelled, waiting or running, also after failures", async () => {
     await using kit = await openTestEngine();
     const started = gate();
     const flaky = task("flaky", { retry: { maxAttempts: 5, backoff: { type: "none" } } }, async (_, ctx) => {
@@ -176,7 +176,7 @@ describe("result of an earlier chapter", () => {
     }
   });
 
-  it("says unschedulable when the chapter ended before it ever ran", async () => {
+  it("rejects with unschedulable if it ended before it ever ran", async () => {
     await using kit = await openTestEngine();
     const job = await kit.perdure.submit("nobody", undefined, { expireIn: "5s" });
     await kit.advance("10s");
@@ -185,7 +185,7 @@ describe("result of an earlier chapter", () => {
     await expect(job.result()).rejects.toMatchObject({ code: "job_failed", reason: "unschedulable", failure: null });
   });
 
-  it("says failed when the chapter ended while it waited for its next run", async () => {
+  it("rejects with the failure if it ended while it waited for its next attempt", async () => {
     await using kit = await openTestEngine();
     const flaky = task("flaky", { retry: { maxAttempts: 5, backoff: { type: "fixed", delay: "1m" } } }, () => {
       throw new Error("down");
@@ -193,13 +193,13 @@ describe("result of an earlier chapter", () => {
     await kit.perdure.work([flaky]);
     const job = await kit.perdure.submit(flaky, undefined, { deadline: kit.clock.now() + 30_000 });
     await kit.advance("40s");
-    const told = { code: "job_failed", reason: "unschedulable", attempt: 1, failure: { message: "down" } };
-    await expect(job.result()).rejects.toMatchObject(told);
+    const expired = { code: "job_failed", reason: "unschedulable", attempt: 1, failure: { message: "down" } };
+    await expect(job.result()).rejects.toMatchObject(expired);
     await kit.perdure.redrive(job.id);
-    await expect(job.result()).rejects.toMatchObject(told);
+    await expect(job.result()).rejects.toMatchObject(expired);
   });
 
-  it("tells each of three chapters its own end", async () => {
+  it("is that of the same redrive for each of three handles", async () => {
     await using kit = await openTestEngine();
     let next = "one";
     const flaky = task("flaky", () => {

@@ -9,7 +9,7 @@ const bad = task("bad", () => {
   throw new NonRetryableError("never");
 });
 
-/** Jobs in every state a search may ask for, named by their payloads, a second apart. */
+/** Jobs in every state that a filter can select, named by their payloads, a second apart. */
 async function stocked(kit: TestEngine): Promise<{ start: number; finish: () => void }> {
   const { perdure } = kit;
   const start = kit.clock.now();
@@ -41,7 +41,7 @@ async function names(perdure: Perdure, filter: JobsFilter): Promise<unknown[]> {
 }
 
 describe("jobs", () => {
-  it("finds what each filter asks for, and what several ask for together", async () => {
+  it("finds the jobs of each filter, and of several combined", async () => {
     await using kit = await openTestEngine();
     const { start, finish } = await stocked(kit);
     const found = (filter: JobsFilter) => names(kit.perdure, filter);
@@ -64,14 +64,14 @@ describe("jobs", () => {
     finish();
   });
 
-  it("gives the newest first unless asked otherwise", async () => {
+  it("returns the newest first by default", async () => {
     await using kit = await openTestEngine();
     for (const input of [1, 2, 3]) await kit.perdure.submit("k", input);
     expect((await kit.perdure.jobs()).jobs.map((job) => job.payload)).toEqual([3, 2, 1]);
     expect((await kit.perdure.jobs({ order: "oldest" })).jobs.map((job) => job.payload)).toEqual([1, 2, 3]);
   });
 
-  it.each(["newest", "oldest"] as const)("gives each job once over all pages, %s first", async (order) => {
+  it.each(["newest", "oldest"] as const)("returns each job once over all pages, %s first", async (order) => {
     await using kit = await openTestEngine();
     await kit.perdure.submitMany(
       Array.from({ length: 25 }, (_, i) => ({ task: i % 5 === 0 ? "other" : "k", input: i })),
@@ -86,7 +86,7 @@ describe("jobs", () => {
       sizes.push(page.jobs.length);
       seen.push(...page.jobs.map((job) => job.payload));
       cursor = page.next;
-      // A job that comes in between is at one end only; pages never show anything twice.
+      // A job submitted in between is at one end of the list, so no page repeats a job.
       if (sizes.length === 1) await kit.perdure.submit("k", "late");
     }
     const expected: unknown[] = Array.from({ length: 25 }, (_, i) => i).filter((i) => i % 5 !== 0);
@@ -124,7 +124,7 @@ describe("jobs", () => {
     }
   });
 
-  it("takes every text as a value, never as a part of a statement", async () => {
+  it("treats every text as a value, never as part of an SQL statement", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.submit("k", 1, { tags: ["plain"] });
     for (const text of ["' or 1=1 --", '"; drop table job; --', "%", "_", "*"]) {
@@ -137,7 +137,7 @@ describe("jobs", () => {
 });
 
 describe("queues and workers", () => {
-  it("counts the jobs of each queue by state; the sum is what was submitted", async () => {
+  it("counts the jobs of each queue by state; the sum is the number of submitted jobs", async () => {
     await using kit = await openTestEngine();
     const { finish } = await stocked(kit);
     const queues = await kit.perdure.queues();
@@ -161,7 +161,7 @@ describe("queues and workers", () => {
     expect(await kit.perdure.queues()).toMatchObject([{ queue: "empty", paused: true, due: 0 }]);
   });
 
-  it("lists workers with what they take and how many they run, also after they stopped", async () => {
+  it("lists workers with their kinds and the number of running jobs, also after they stopped", async () => {
     await using kit = await openTestEngine();
     const end = gate();
     const slow = task("slow", () => end.passed);
@@ -181,7 +181,7 @@ describe("queues and workers", () => {
 });
 
 describe("prune", () => {
-  it("deletes each state after its own time, and nothing that has not ended", async () => {
+  it("deletes each state after its retention, and no unfinished job", async () => {
     await using kit = await openTestEngine({ retention: { succeeded: "1m", failed: "2m", cancelled: false } });
     await kit.perdure.work([ok, bad]);
     const done = await kit.perdure.submit(ok, undefined, { tags: ["t"] });
@@ -212,7 +212,7 @@ describe("prune", () => {
     expect(await kit.perdure.queues()).toEqual([]);
   });
 
-  it("lets a key keep its meaning for its window after the job is gone, then frees it", async () => {
+  it("keeps a key for its window after the job is deleted, then frees it", async () => {
     await using kit = await openTestEngine({ retention: { succeeded: "1m" }, keyWindow: "10m" });
     await kit.perdure.work([ok]);
     const submit = (input: number) => kit.perdure.submit(ok, input as never, { key: "k" });

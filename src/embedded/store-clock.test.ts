@@ -1,4 +1,4 @@
-/** Whoever shares a PostgreSQL server goes by its clock, whatever their own says. */
+/** All processes on a PostgreSQL server use its clock, whatever their own clock shows. */
 import { expect, it } from "vitest";
 import { ask } from "../../test/postgres/client.ts";
 import { newSchema, postgresUrl } from "../../test/postgres/kit.ts";
@@ -25,7 +25,7 @@ it("a host whose clock is a day off submits, runs and waits like the others", as
   const after = await serverTime();
   const { submittedAt, startedAt, finishedAt } = await job.get();
   const times = [submittedAt, startedAt, finishedAt].map(Number);
-  // Half a round trip of doubt, on a machine that may be busy.
+  // Uncertainty of half a round trip, on a machine that may be busy.
   for (const at of times) {
     expect(at).toBeGreaterThan(before - 5_000);
     expect(at).toBeLessThan(after + 5_000);

@@ -19,7 +19,7 @@ describe("submit", () => {
     });
   });
 
-  it("keeps what the options say", async () => {
+  it("stores the options", async () => {
     await using kit = await openTestEngine();
     const deadline = kit.clock.now() + 60_000;
     const options: SubmitOptions = {
@@ -35,7 +35,7 @@ describe("submit", () => {
     });
   });
 
-  it("gives the task's handler exactly the value that was submitted", async () => {
+  it("passes exactly the submitted value to the handler of the task", async () => {
     await using kit = await openTestEngine();
     const echo = task("echo", (input: unknown) => input);
     await kit.perdure.work([echo]);
@@ -65,7 +65,7 @@ describe("submit", () => {
     expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
   });
 
-  it("takes the task's options as defaults, and its own over them", async () => {
+  it("uses the task's options as defaults, and its own options first", async () => {
     await using kit = await openTestEngine();
     const resize = task("resize", { queue: "images", priority: 2, timeout: "1m", expireIn: "1h", retry: 3 }, () => 1);
     const byTask = await (await kit.perdure.submit(resize)).get();
@@ -77,7 +77,7 @@ describe("submit", () => {
     expect(bySubmit.policy.maxAttempts).toBe(9);
   });
 
-  it("reads an option given as undefined as not given", async () => {
+  it("treats an option with the value undefined as not set", async () => {
     await using kit = await openTestEngine();
     const resize = task("resize", { queue: "images", priority: 2, timeout: "1m", retry: 3 }, () => 1);
     const none = { queue: undefined, priority: undefined, timeout: undefined, retry: undefined, delay: undefined };
@@ -85,7 +85,7 @@ describe("submit", () => {
     expect(job).toMatchObject({ queue: "images", priority: 2, timeoutMs: 60_000, policy: { maxAttempts: 3 } });
   });
 
-  it("resolves a policy given anew each time, also when the same object was changed in between", async () => {
+  it("resolves a policy again for each submit, also when the same object was changed in between", async () => {
     await using kit = await openTestEngine();
     const retry = { maxAttempts: 2 };
     const first = await (await kit.perdure.submit("k", null, { retry })).get();
@@ -96,7 +96,7 @@ describe("submit", () => {
 });
 
 describe("submitMany", () => {
-  it("answers each item for itself, in order, and stores the good ones among bad ones", async () => {
+  it("answers each item separately, in order, and stores the valid ones among invalid ones", async () => {
     await using kit = await openTestEngine();
     const answers = await kit.perdure.submitMany([
       { task: "good", input: 1 },
@@ -119,7 +119,7 @@ describe("submitMany", () => {
     expect(stored.jobs.map((job) => job.id)).toEqual(made);
   });
 
-  it("refuses items that are no items at all without harm to their neighbours", async () => {
+  it("refuses values that are not items, and stores the items beside them", async () => {
     await using kit = await openTestEngine();
     const odd = [null, {}, { task: null }, { task: "k", options: null }, { task: "k", options: "fast" }, { task: 7 }];
     const answers = await kit.perdure.submitMany([{ task: "good" }, ...odd, { task: "good" }] as never);
@@ -143,7 +143,7 @@ describe("submitMany", () => {
 });
 
 describe("a submit key", () => {
-  it("names one job: the same body finds it in whatever state, with its chapter", async () => {
+  it("identifies one job: the same body finds it in every state, also after a redrive", async () => {
     await using kit = await openTestEngine();
     const send = task("send", () => {
       throw new Error("down");
@@ -168,7 +168,7 @@ describe("a submit key", () => {
     ["the same fields in another order", "send", { cc: 1, to: "a" }, {}],
     ["another kind", "post", { to: "a", cc: 1 }, {}],
     ["another queue", "send", { to: "a", cc: 1 }, { queue: "slow" }],
-  ])("refuses %s and says whose it is", async (_, kind, input, options) => {
+  ])("refuses %s and names the job that has the key", async (_, kind, input, options) => {
     await using kit = await openTestEngine();
     const first = await kit.perdure.submit("send", { to: "a", cc: 1 }, { key: "mail-1" });
     const second = kit.perdure.submit(kind, input, { ...options, key: "mail-1" });
@@ -176,7 +176,7 @@ describe("a submit key", () => {
     expect((await kit.perdure.jobs()).jobs).toHaveLength(1);
   });
 
-  it("looks at kind, queue and payload only: other options may differ", async () => {
+  it("compares only kind, queue and payload: other options may differ", async () => {
     await using kit = await openTestEngine();
     const first = await kit.perdure.submit("send", 1, { key: "k", priority: 1 });
     const second = await kit.perdure.submit("send", 1, { key: "k", priority: 9, tags: ["x"], delay: "1h" });
@@ -184,7 +184,7 @@ describe("a submit key", () => {
     expect(await first.get()).toMatchObject({ priority: 1, tags: [] });
   });
 
-  it("gives a thousand submits at once the same job", async () => {
+  it("returns the same job to a thousand concurrent submits", async () => {
     await using kit = await openTestEngine();
     const submits = Array.from({ length: 1_000 }, () => kit.perdure.submit("hot", 1, { key: "hot" }));
     const jobs = await Promise.all(submits);
@@ -193,7 +193,7 @@ describe("a submit key", () => {
     expect((await kit.perdure.jobs()).jobs).toHaveLength(1);
   });
 
-  it("is no key when it is left out: equal jobs are separate jobs", async () => {
+  it("is optional: without it equal jobs are separate jobs", async () => {
     await using kit = await openTestEngine();
     const [a, b] = [await kit.perdure.submit("k", 1), await kit.perdure.submit("k", 1)];
     expect(a.id).not.toBe(b.id);

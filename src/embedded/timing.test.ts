@@ -15,7 +15,7 @@ async function kitWithNote() {
 }
 
 describe("when a job runs", () => {
-  it("starts at its delay or instant to the millisecond, the ones that are past at once", async () => {
+  it("starts at its delay or instant to the millisecond, or at once if that is past", async () => {
     await using kit = await kitWithNote();
     await kit.perdure.work([kit.note]);
     await kit.perdure.submit(kit.note, "delay", { delay: "1500ms" });
@@ -33,7 +33,7 @@ describe("when a job runs", () => {
     ]);
   });
 
-  it.each([25, 30, 400])("waits %i days, which no timer of Node can", async (days) => {
+  it.each([25, 30, 400])("waits %i days, longer than a timer of Node can", async (days) => {
     await using kit = await kitWithNote();
     await kit.perdure.work([kit.note]);
     const job = await kit.perdure.submit(kit.note, days, { delay: `${days}d` });
@@ -62,7 +62,7 @@ describe("when a job runs", () => {
     expect(kit.ran.map(([input]) => input)).toEqual(["a-early", "a-late", "other queue", "b", "b2", "c"]);
   });
 
-  it("is not held up by jobs that wait for their time", async () => {
+  it("is not delayed by jobs that are not due yet", async () => {
     await using kit = await kitWithNote();
     await kit.perdure.submitMany(
       Array.from({ length: 200 }, () => ({ task: kit.note, options: { delay: "1h", priority: 0 } })),
@@ -75,7 +75,7 @@ describe("when a job runs", () => {
 });
 
 describe("expireIn", () => {
-  it("fails a job that nobody started in time, as unschedulable, and keeps it from starting later", async () => {
+  it("fails a job that was not started in time, as unschedulable, and never starts it later", async () => {
     await using kit = await kitWithNote();
     const job = await kit.perdure.submit(kit.note, 1, { expireIn: "10s" });
     await kit.advance("9s");
@@ -100,7 +100,7 @@ describe("expireIn", () => {
     expect(await job.result()).toBe("late but fine");
   });
 
-  it("counts from the time the job is due, and anew for each retry", async () => {
+  it("counts from the time the job is due, and again for each retry", async () => {
     await using kit = await openTestEngine();
     const flaky = task("flaky", { retry: { maxAttempts: 2, backoff: { type: "fixed", delay: "1m" } } }, () => {
       throw new Error("down");
@@ -116,7 +116,7 @@ describe("expireIn", () => {
     expect(await job.get()).toMatchObject({ state: "failed", reason: "exhausted", attempt: 1, failures: 2 });
   });
 
-  it("stands still while the queue is paused", async () => {
+  it("stops counting while the queue is paused", async () => {
     await using kit = await kitWithNote();
     const job = await kit.perdure.submit(kit.note, 1, { expireIn: "10s", queue: "q" });
     const other = await kit.perdure.submit(kit.note, 1, { expireIn: "10s", queue: "open" });
@@ -133,7 +133,7 @@ describe("expireIn", () => {
     expect(await job.get()).toMatchObject({ state: "failed", reason: "unschedulable" });
   });
 
-  it("lets a job that a pause held up start right after it", async () => {
+  it("lets a job delayed by a pause start right after it", async () => {
     await using kit = await kitWithNote();
     await kit.perdure.work([kit.note]);
     await kit.perdure.pause("default");
@@ -147,7 +147,7 @@ describe("expireIn", () => {
 });
 
 describe("a deadline", () => {
-  it("fails a job that has not started by then, also in a paused queue and in backoff", async () => {
+  it("fails a job that has not started in time, also in a paused queue and in backoff", async () => {
     await using kit = await openTestEngine();
     const retry = { maxAttempts: 5, backoff: { type: "fixed", delay: "1m" } } as const;
     const flaky = task("flaky", { retry }, () => {

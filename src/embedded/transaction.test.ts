@@ -1,4 +1,4 @@
-/** Jobs stored within a transaction of the application's own: with it or not at all. */
+/** Jobs stored in a transaction of the application: committed with it or not at all. */
 import pg from "pg";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type PostgresServer, startServer } from "../../test/postgres/server.ts";
@@ -15,7 +15,7 @@ let server: PostgresServer;
 let perdure: Perdure;
 let client: pg.Client;
 beforeAll(async () => {
-  // A server of its own: transactions that are left open delay the event feeds of everybody else.
+  // A separate server, because open transactions delay the event feeds of other tests.
   server = await startServer();
   perdure = await Perdure.open({ url: server.url, schema: "order" }); // a reserved word, to be sure
   client = new pg.Client({ connectionString: server.url });
@@ -31,7 +31,7 @@ afterAll(async () => {
 const waiting = async () => (await perdure.jobs({ kind: "note" })).jobs.length;
 
 describe("a submit with a client", () => {
-  it("is there when the transaction commits, and not before", async () => {
+  it("becomes visible when the transaction commits, and not before", async () => {
     await client.query("begin");
     await client.query("insert into orders values (1)");
     const job = await perdure.submit(note, { n: 1 }, { client });
@@ -42,7 +42,7 @@ describe("a submit with a client", () => {
     await job.cancel();
   });
 
-  it("is never there when the transaction is rolled back", async () => {
+  it("never becomes visible when the transaction is rolled back", async () => {
     const before = await waiting();
     await client.query("begin");
     const job = await perdure.submit(note, { n: 2 }, { client, key: "once", tags: ["a"] });
@@ -61,7 +61,7 @@ describe("a submit with a client", () => {
 
   it("wakes a waiting worker when it commits, also long after it was submitted", async () => {
     await using _worker = await perdure.work([note]);
-    await (await perdure.submit(note, { n: 10 })).result(); // the worker is up, and has passed this moment
+    await (await perdure.submit(note, { n: 10 })).result(); // the worker runs, and has already polled
     await client.query("begin");
     const job = await perdure.submit(note, { n: 11 }, { client });
     for (let n = 20; n < 40; n++) await (await perdure.submit(note, { n })).result();
@@ -90,13 +90,13 @@ describe("a submit with a client", () => {
     await using _worker = await perdure.work([note]);
     const jobs = await Promise.all(Array.from({ length: 50 }, (_, n) => perdure.submit(note, { n: 100 + n })));
     await Promise.all(jobs.map((job) => job.result()));
-    const rival = perdure.submit(note, { n: 50 }, { key: "held" }); // must wait: only the commit decides whose it is
+    const rival = perdure.submit(note, { n: 50 }, { key: "held" }); // must wait: the commit or rollback decides who gets the key
     await (await perdure.submit(note, { n: 200 })).result();
     await client.query("rollback");
     expect((await rival).created).toBe(true);
   });
 
-  it("says what is wrong with a client that is none, or with a list of them", async () => {
+  it("reports an invalid client, or one in the options of an entry", async () => {
     const wrong = { client: { connect() {} } as unknown as TransactionClient };
     await expect(perdure.submit(note, { n: 1 }, wrong)).rejects.toMatchObject({ code: "invalid_config" });
     await expect(perdure.submitMany([], wrong)).rejects.toMatchObject({ path: "submitMany.client" });
@@ -106,7 +106,7 @@ describe("a submit with a client", () => {
     await expect(file.submit(note, { n: 1 }, { client })).rejects.toMatchObject({ path: "submit.client" });
   });
 
-  it("is refused where it would not be in a transaction: a pool, a client that has begun none", async () => {
+  it("is refused without a transaction: with a pool, or a client that has not begun one", async () => {
     const before = await waiting();
     await expect(perdure.submit(note, { n: 1 }, { client })).rejects.toThrow(/no transaction is in progress/);
     const pool = new pg.Pool({ connectionString: server.url });
@@ -115,7 +115,7 @@ describe("a submit with a client", () => {
     expect(await waiting()).toBe(before);
   });
 
-  it("tells the database's own error in a transaction that has failed", async () => {
+  it("reports the database's own error in a transaction that has failed", async () => {
     await client.query("begin");
     await client.query("select 1 / 0").catch(() => {});
     await expect(perdure.submit(note, { n: 1 }, { client })).rejects.toThrow(/current transaction is aborted/);
