@@ -151,7 +151,7 @@ describe("payloads", () => {
       },
     ],
     [
-      "a value that throws undefined",
+      "a value that throws null",
       {
         toJSON: () => {
           throw null;

@@ -47,11 +47,11 @@ describe("a worker's counts", () => {
   });
 
   it("travel with each renewal", async () => {
-    const told: (WorkerHealth | undefined)[] = [];
+    const reported: (WorkerHealth | undefined)[] = [];
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
       renew(session, held, health) {
-        told.push(health);
+        reported.push(health);
         return link.renew(session, held, health);
       },
     });
@@ -60,7 +60,7 @@ describe("a worker's counts", () => {
     await bench.work([slow], { slots: 4 });
     await bench.submit("slow");
     await bench.advance(10_000);
-    expect(told).toMatchObject([
+    expect(reported).toMatchObject([
       { total: 0, inHand: 1, slots: 4 },
       { total: 1, inHand: 0, averageMs: 6_000 },
     ]);
@@ -93,7 +93,7 @@ describe("a heartbeat", () => {
 });
 
 describe("a worker that is drained", () => {
-  it("learns of it by a renewal, stops claiming, and resolves `drained` when it holds no attempt", async () => {
+  it("is notified by a renewal, stops claiming, and resolves `drained` when it holds no attempt", async () => {
     const bench = await openBench();
     const end = gate();
     const worker = await bench.work([task("slow", () => end.passed)]);

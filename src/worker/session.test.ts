@@ -94,10 +94,10 @@ describe("a session", () => {
       },
     });
     const bench = await openBench({ wrapLink });
-    const [tell, answered, end] = [gate(), gate(), gate()];
+    const [renewed, answered, end] = [gate(), gate(), gate()];
     const long = task("long", async (_: unknown, ctx) => {
       ctx.progress("early");
-      await tell.passed;
+      await renewed.passed;
       ctx.progress("late");
       await end.passed;
     });
@@ -105,7 +105,7 @@ describe("a session", () => {
     const id = await bench.submit("long");
     hold = answered.passed;
     await bench.advance(1_000);
-    tell.open();
+    renewed.open();
     await bench.settled();
     answered.open();
     await bench.advance(1_000);
@@ -269,7 +269,7 @@ describe("a session", () => {
     expect((await bench.job(id)).state).toBe("cancelled");
   });
 
-  it("renews even if there are more logs than fit into one renewal, and sends all of them in the end", async () => {
+  it("renews even if there are more logs than one renewal can hold, and sends all of them in the end", async () => {
     const longest: number[] = [];
     const wrapLink = (link: EngineLink): EngineLink => ({
       ...link,
@@ -339,17 +339,17 @@ describe("a budget that is spent", () => {
       await settled();
     }
     await worker.stop(0);
-    return { report: link.reportOf(jobId), told: link.held[0] };
+    return { report: link.reportOf(jobId), renewal: link.held[0] };
   }
 
   it("stops the attempt within about a second, and reports its usage", async () => {
     const reasons: string[] = [];
-    const { report, told } = await spend(async (signal) => {
+    const { report, renewal } = await spend(async (signal) => {
       const reason = await aborted(signal);
       reasons.push(reason.message);
       throw reason;
     });
-    expect(told).toMatchObject([{ usage: { costUsd: 5 } }]);
+    expect(renewal).toMatchObject([{ usage: { costUsd: 5 } }]);
     expect(reasons).toEqual(["the job has spent its budget of tokens or money"]);
     expect(report).toMatchObject({
       ...{ usage: { costUsd: 5 }, outcome: { kind: "failed", failure: { kind: "error", name: "BudgetError" } } },

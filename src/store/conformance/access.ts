@@ -53,7 +53,7 @@ export function accessTests(bench: Bench): void {
     await store.queues.setPaused("n", "q", true, T0 + 3, "user:me");
     await store.queues.setPaused("n", "q", true, T0 + 4, "user:twice");
     await store.queues.setPaused("n", "q", false, T0 + 5, "user:me");
-    const told = async (namespace?: string) =>
+    const recorded = async (namespace?: string) =>
       (await store.events.page({ after: 0, limit: 100, ...(namespace === undefined ? {} : { namespace }) })).events
         .filter(({ name }) => /^(token|queue)\./.test(name))
         .map(({ name, at, data }) => [name, at - T0, (data as { by?: string }).by, (data as { token?: string }).token]);
@@ -63,9 +63,9 @@ export function accessTests(bench: Bench): void {
       ["queue.paused", 3, "user:me", undefined],
       ["queue.resumed", 5, "user:me", undefined],
     ];
-    expect(await told()).toEqual([["token.created", 0, "token:ops (x)", "a"], ...ofN]);
-    expect(await told("n")).toEqual(ofN);
-    expect(await told("default")).toEqual([]);
+    expect(await recorded()).toEqual([["token.created", 0, "token:ops (x)", "a"], ...ofN]);
+    expect(await recorded("n")).toEqual(ofN);
+    expect(await recorded("default")).toEqual([]);
     expect(JSON.stringify((await store.events.page({ after: 0, limit: 100 })).events)).not.toContain(all.hash);
   });
 

@@ -23,10 +23,10 @@ export function budgetTests(bench: Bench): void {
     const { job, session } = await bench.running({ retry });
     await bench.report(job, broke(), T0, { usage: usageOf(1_000, 0, 0.75) });
     const again = await bench.take(session, T0 + 1);
-    const told = (costUsd: number) =>
+    const renewWith = (costUsd: number) =>
       bench.renew(session, [{ ...placeOf(again), usage: usageOf(0, 0, costUsd) }], T0 + 2);
-    expect((await told(0.125)).overspent).toEqual([]);
-    expect((await told(0.25)).overspent).toEqual([placeOf(again)]);
+    expect((await renewWith(0.125)).overspent).toEqual([]);
+    expect((await renewWith(0.25)).overspent).toEqual([placeOf(again)]);
   });
 
   test("without a budget nothing is used up, and only held attempts are returned", async () => {

@@ -13,7 +13,7 @@ export function chapterTests(bench: Bench): void {
     return { id: job.id, session, second };
   }
 
-  test("a redrive resets the counters of the chapter, and nothing else", async () => {
+  test("a redrive resets the counters, and nothing else", async () => {
     const { id, session } = await failedTwice();
     await bench.amend(id, { kind: "discard" }, T0 + 2 * SECOND);
     const answer = await bench.amend(id, { kind: "redrive" }, T0 + 3 * SECOND);
@@ -25,7 +25,7 @@ export function chapterTests(bench: Bench): void {
     });
   });
 
-  test("the next chapter has all its attempts and ends once", async () => {
+  test("a redriven job has all its attempts again and ends once", async () => {
     const { id, session } = await failedTwice();
     await bench.amend(id, { kind: "redrive" }, T0 + 3 * SECOND);
     const third = await bench.take(session, T0 + 3 * SECOND);
@@ -64,7 +64,7 @@ export function chapterTests(bench: Bench): void {
     expect(await bench.row(id)).toMatchObject({ ...terms, policy, timeoutMs: 8_000 });
   });
 
-  test("a cancel of the previous chapter does not stop the next", async () => {
+  test("a cancel from before a redrive does not stop the redriven job", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     await bench.amend(job.id, { kind: "cancel" }, T0 + 1);
     await bench.report(job, broke(), T0 + 2);
@@ -74,7 +74,7 @@ export function chapterTests(bench: Bench): void {
     expect(await bench.report(again, broke(), T0 + 5)).toMatchObject({ state: "queued" });
   });
 
-  test("a report from the previous chapter is late in the next", async () => {
+  test("a report from before a redrive is late after it", async () => {
     const { id, second } = await failedTwice();
     await bench.amend(id, { kind: "redrive" }, T0 + 3 * SECOND);
     expect(await bench.report(second, done(), T0 + 4 * SECOND)).toEqual({ status: "stale", recorded: "failed" });

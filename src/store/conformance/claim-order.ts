@@ -31,7 +31,7 @@ export function claimOrderTests(bench: Bench): void {
     expect((await bench.claim(session, 2, T0 + SECOND)).map((found) => found.id)).toEqual([job.id, later]);
   });
 
-  test("any jobs, in claims of any size, come in that order", async () => {
+  test("any jobs, in claims of any size, are claimed in that order", async () => {
     let round = 0;
     const spec = fc.record({
       priority: fc.integer({ min: 0, max: 9 }),

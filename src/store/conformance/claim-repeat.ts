@@ -30,7 +30,7 @@ export function claimRepeatTests(bench: Bench): void {
     expect(third.jobs.map((job) => job.id)).toEqual([c.id]);
   });
 
-  test("gets no job that was taken from it, and the next holder none of the first", async () => {
+  test("gets no job that was taken from it, and the next holder gets no job of the first", async () => {
     await bench.submit();
     const session = await bench.open();
     const { jobs } = await bench.claimAnswer(session, 1, T0, "claim-1");

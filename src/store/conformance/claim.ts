@@ -21,7 +21,7 @@ export function claimTests(bench: Bench): void {
     expect(started).toMatchObject({ name: "attempt.started", n: 2, at: T0 + SECOND, data });
   });
 
-  test("gives a job to one session only", async () => {
+  test("assigns a job to one session only", async () => {
     for (let i = 0; i < 10; i++) await bench.submit();
     const sessions = [await bench.open(), await bench.open(), await bench.open()];
     const requests = sessions.map((session) => ({ session, limit: 4, claimId: null }));
@@ -200,7 +200,7 @@ export function claimTests(bench: Bench): void {
     expect(await bench.take(other, T0 + SECOND)).toMatchObject({ id: job.id, attempt: 2 });
   });
 
-  test("gives a released job back to its session if no other took it for a lease", async () => {
+  test("returns a released job to its session if no other claimed it for a lease", async () => {
     const { job, session } = await bench.running();
     await bench.report(job, { kind: "released" }, T0);
     await bench.renew(session, [], T0 + LEASE);

@@ -102,7 +102,7 @@ export function expiryTests(bench: Bench): void {
     expect(await bench.sweep(T0 + SECOND)).toMatchObject({ answers: [{ reason: "unschedulable" }] });
   });
 
-  test("a redrive gives it a new wait", async () => {
+  test("a redrive starts a new wait", async () => {
     const id = await bench.submit({ expireInMs: SECOND });
     await bench.sweep(T0 + SECOND + 1);
     await bench.amend(id, { kind: "redrive" }, T0 + MINUTE);

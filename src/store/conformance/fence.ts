@@ -83,7 +83,7 @@ export function fenceTests(bench: Bench): void {
     expect(await changesNothing(reportOf(job, broke()), T0)).toEqual({ status: "stale", recorded: "failed" });
   });
 
-  test("gives the same answer to the same report again", async () => {
+  test("returns the same answer to a repeated report", async () => {
     const { job } = await bench.running({ retry: TWICE });
     const report = reportOf(job, broke());
     const first = await bench.settleOne(report, T0);
@@ -92,7 +92,7 @@ export function fenceTests(bench: Bench): void {
     expect(await late(job)).toEqual([]);
   });
 
-  test("gives the same answer later, after more attempts and the end of the job", async () => {
+  test("returns the same answer later, after more attempts and the end of the job", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     const report = reportOf(job, broke());
     const first = await bench.settleOne(report, T0);

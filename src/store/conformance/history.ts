@@ -104,8 +104,8 @@ export function historyTests(bench: Bench): void {
           break;
         case "renew": {
           const own = claims.filter(({ session }) => session === pick(sessions));
-          const told = own.map(({ job }) => ({ ...placeOf(job), usage: usageOf(ms), progress: `${ms}`, log: "." }));
-          await bench.renew(pick(sessions) as string, told, now);
+          const renewals = own.map(({ job }) => ({ ...placeOf(job), usage: usageOf(ms), progress: `${ms}`, log: "." }));
+          await bench.renew(pick(sessions) as string, renewals, now);
           break;
         }
         case "cancel":

@@ -30,7 +30,7 @@ export function keyTests(bench: Bench): void {
     });
   }
 
-  test("returns the chapter of the job", async () => {
+  test("returns how often the job was redriven, as its chapter", async () => {
     const id = await bench.submit(KEYED);
     await bench.amend(id, { kind: "cancel" });
     await bench.amend(id, { kind: "redrive" }, T0 + 1);
@@ -62,7 +62,7 @@ export function keyTests(bench: Bench): void {
     expect(third).toEqual({ status: "conflict", id });
   });
 
-  test("gives one job to a thousand concurrent submits", async () => {
+  test("returns one job to a thousand concurrent submits", async () => {
     const calls = Array.from({ length: 1_000 }, () => bench.insert([KEYED]));
     const answers = (await Promise.all(calls)).flat();
     const ids = new Set(answers.map((answer) => (answer.status === "refused" ? answer.message : answer.id)));
@@ -81,7 +81,7 @@ export function keyTests(bench: Bench): void {
     expect(await again({ key: "order-9" }, T0)).toMatchObject({ status: "inserted" });
   });
 
-  test("outlives a pruned job for the rest of its window", async () => {
+  test("is kept after its job is pruned, until its window ends", async () => {
     const { job } = await bench.running(KEYED);
     await bench.report(job, done(), T0 + SECOND);
     expect(await prune(T0 + 10 * SECOND)).toMatchObject({ jobs: 1, more: false });

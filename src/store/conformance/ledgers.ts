@@ -58,10 +58,10 @@ export function ledgerTests(bench: Bench): void {
     expect(await budgetOf(parent.id)).toMatchObject({ live: { costUsd: 1 }, spent: { costUsd: 0 } });
     // The parent itself spends nothing: it may end.
     expect((await bench.renew(session, [placeOf(parent)], T0 + 1)).overspent).toEqual([]);
-    const told = { shortage: { jobId: parent.id, part: "costUsd", limit: 1, used: 1 } };
+    const exceeded = { shortage: { jobId: parent.id, part: "costUsd", limit: 1, used: 1 } };
     expect(await bench.report(c, broke(), T0 + 2)).toMatchObject({ state: "failed", reason: "budget" });
     const [, , last] = (await bench.store.events.page({ after: 0, limit: 9, jobId: c.id })).events;
-    expect(last).toMatchObject({ name: "attempt.failed", data: { decision: { step: "budget", ...told } } });
+    expect(last).toMatchObject({ name: "attempt.failed", data: { decision: { step: "budget", ...exceeded } } });
     // Finished work stays finished.
     expect(await bench.report(a, done(), T0 + 2, { usage: usd(0.6) })).toMatchObject({ state: "succeeded" });
     expect(await budgetOf(parent.id)).toMatchObject({ live: { costUsd: 0.5 }, spent: { costUsd: 0.7 } });

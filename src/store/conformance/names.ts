@@ -118,7 +118,7 @@ export function nameTests(bench: Bench): void {
     expect(afterPrefix("job_0z")).toBe("job_0{");
   });
 
-  test.runIf(IS_FULL)("a search by a pattern checks a bounded number of jobs, and goes on from there", async () => {
+  test.runIf(IS_FULL)("a search by a pattern checks a bounded number of jobs, and continues from there", async () => {
     const wanted = await bench.submit({ name: "needle" });
     await bench.insert(Array.from({ length: SCAN }, () => ({})));
     const first = await bench.store.find({ name: "need*" });

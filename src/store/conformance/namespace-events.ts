@@ -40,7 +40,7 @@ export function namespaceEventTests(bench: Bench): void {
     expect(await of("other")).toEqual([]);
   });
 
-  test("come in pages of any size, complete and in order, among those of others", async () => {
+  test("are returned in pages of any size, complete and in order, among those of others", async () => {
     for (let round = 0; round < 15; round++) {
       await bench.insert([{ namespace: "mine" }, { namespace: "other" }, { namespace: "mine" }]);
       await bench.open({ namespace: round % 2 === 0 ? "mine" : "other" });

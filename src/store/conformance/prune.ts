@@ -106,7 +106,7 @@ export function pruneTests(bench: Bench): void {
     expect(await left()).toEqual([]);
   });
 
-  test.runIf(IS_FULL)("looks at a bounded number of jobs at a time, and goes on where it stopped", async () => {
+  test.runIf(IS_FULL)("checks a bounded number of jobs at a time, and continues where it stopped", async () => {
     const parent = await bench.submit({ runAt: T0 + 400 * DAY });
     const size = MAX_PAGES * PAGE + 100;
     const children = Array.from({ length: size }, () => ({ parent: { id: parent, attempt: null }, depth: 1 }));
@@ -151,7 +151,7 @@ export function pruneTests(bench: Bench): void {
     expect(kept).toMatchObject({ status: "exists", id: beside, pruned: true });
   });
 
-  test("does not delete a redriven job, though its previous chapter ended long ago", async () => {
+  test("does not delete a redriven job, although it first ended long ago", async () => {
     const id = await bench.submit();
     await bench.amend(id, { kind: "cancel" }, T0 + 1);
     await bench.amend(id, { kind: "redrive" }, T0 + 2);

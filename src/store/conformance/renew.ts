@@ -104,12 +104,12 @@ export function renewTests(bench: Bench): void {
   test("stores nothing of other attempts", async () => {
     const { job, session } = await bench.running({ retry: TWICE });
     const { session: stranger } = await bench.running({ kind: "b" });
-    const told = { progress: '"mine"', usage: usageOf(99), log: "mine\n" };
-    await bench.renew(stranger, [{ ...placeOf(job), ...told }], T0 + 1);
-    await bench.renew(session, [{ jobId: job.id, attempt: 2, ...told }], T0 + 1);
+    const report = { progress: '"mine"', usage: usageOf(99), log: "mine\n" };
+    await bench.renew(stranger, [{ ...placeOf(job), ...report }], T0 + 1);
+    await bench.renew(session, [{ jobId: job.id, attempt: 2, ...report }], T0 + 1);
     expect((await bench.row(job.id)).progress).toBeNull();
     await bench.report(job, broke(), T0 + 2);
-    await bench.renew(session, [{ ...placeOf(job), ...told }], T0 + 3);
+    await bench.renew(session, [{ ...placeOf(job), ...report }], T0 + 3);
     expect(await bench.row(job.id)).toMatchObject({ progress: null, usage: null });
     expect(await bench.store.attempts(job.id)).toMatchObject([{ attempt: 1, log: null, usage: null }]);
   });

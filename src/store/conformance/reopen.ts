@@ -89,11 +89,11 @@ export function reopenTests(bench: Bench): void {
     if (!bench.hasSecond) skip(IN_MEMORY);
     const other = await bench.second();
     let unwatch = () => {};
-    const told = new Promise<void>((resolve) => {
+    const notified = new Promise<void>((resolve) => {
       unwatch = bench.store.watch(resolve);
     });
     await other.insert([newJob()], T0);
-    await told;
+    await notified;
     unwatch();
     unwatch();
   });

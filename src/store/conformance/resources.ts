@@ -159,7 +159,7 @@ export function resourceTests(bench: Bench): void {
   }
   const howOften = (taken: readonly string[], memory: number) => taken.filter((one) => one === String(memory)).length;
 
-  test("of two needs that fit only one at a time, neither starves while light jobs arrive", async () => {
+  test("of two jobs that fit only one at a time, neither starves while light jobs arrive", async () => {
     await bench.insert([...times(12, needing(1_000, 100)), ...times(12, needing(1_000, 200)), ...times(40, {})]);
     const taken = await takeTurns(1);
     expect(Math.min(howOften(taken, 100), howOften(taken, 200)), taken.join(" ")).toBeGreaterThanOrEqual(4);

@@ -78,7 +78,7 @@ export function suspectTests(bench: Bench): void {
     });
   });
 
-  test("one session at a time makes room for a suspect, for a while, and at last it runs beside others", async () => {
+  test("one session at a time keeps its slots free for a suspect, for a while; then the suspect runs beside others", async () => {
     const long = { leaseMs: 10 * MINUTE };
     const held = [await bench.submit({ kind: "long" }), await bench.submit({ kind: "long" })];
     const sessions = [

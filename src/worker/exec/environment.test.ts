@@ -51,7 +51,7 @@ describe("the environment of a command", () => {
     expect(environmentOf({ ...risky, allow: ["GIT_DIR"] }).GIT_DIR).toBe("job_1");
   });
 
-  it("cannot have PERDURE_* overridden", () => {
+  it("does not let variables override PERDURE_*", () => {
     expect(of({ PERDURE_JOB_ID: "forged" }).PERDURE_JOB_ID).toBe("job_1");
     const job = { PERDURE_TOKEN: "forged", PERDURE_URL: "http://evil" };
     const access = { PERDURE_TOKEN: "pdj_1", PERDURE_URL: "http://here" };

@@ -35,7 +35,7 @@ describe("a claim", () => {
     expect(server.asked.at(-1)?.body.claimId).not.toBe(ids[0]);
   });
 
-  it("cancelled while the server holds it is sent once more, so that no claimed job is left behind", async () => {
+  it("cancelled while the server holds it is sent again, so that no claimed job is lost", async () => {
     const held = gate();
     const { link, server, session } = await openLink(({ body }) => {
       if (body.waitMs === 0) return jobs(7);

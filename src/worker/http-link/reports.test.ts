@@ -178,12 +178,12 @@ describe("notices", () => {
       if (next === undefined) quiet.open();
       return next ?? "hang";
     });
-    const told: string[] = [];
-    link.onDrain?.(session, () => told.push("drain"));
-    const stop = link.onCancel(session, (jobId, attempt) => told.push(`${jobId}.${attempt}`));
+    const calls: string[] = [];
+    link.onDrain?.(session, () => calls.push("drain"));
+    const stop = link.onCancel(session, (jobId, attempt) => calls.push(`${jobId}.${attempt}`));
     await quiet.passed;
-    expect(told.filter((each) => each === "drain")).toEqual(["drain"]);
-    expect(told).toContain("job_1.2");
+    expect(calls.filter((each) => each === "drain")).toEqual(["drain"]);
+    expect(calls).toContain("job_1.2");
     expect(clock.pauses).toEqual([1_000]); // before asking again, when there was nothing new
     stop();
   });

@@ -250,7 +250,7 @@ describe("whatever goes wrong", () => {
     }
   });
 
-  it("a mistake in the operator's list is told at once", () => {
+  it("a mistake in the operator's list is reported at once", () => {
     expect(() => httpExecutor({ allow: ["10.0.0.0/99"], clock: systemClock })).toThrow(/work\.allowAddresses\[0\]/);
   });
 });
