@@ -72,7 +72,7 @@ describe("arguments", () => {
     const id = "job_01m7gekg9zevv9a6xvvwmt1v8g";
     expect(read(id)?.jobId()).toBe(id);
     expect(read()?.optionalJobId()).toBeUndefined();
-    expect(() => read()?.jobId()).toThrow("which job? Usage: perdure try [ID]");
+    expect(() => read()?.jobId()).toThrow("missing ID. Usage: perdure try [ID]");
     for (const text of ["job_01m7", "01m7gek", "nightly backup"]) expect(read(text)?.jobId()).toBe(text);
     expect(() => read("a\nb")?.jobId()).toThrow('"a\\nb" is neither the id nor the name of a job');
     expect(() => read(id, "b")?.jobId()).toThrow('unexpected argument "b". Usage: perdure try [ID]');

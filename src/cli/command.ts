@@ -3,7 +3,7 @@
 import { parseArgs } from "node:util";
 import { nearest } from "../core/check.ts";
 import { show } from "../core/errors.ts";
-import { usageError, valueError } from "./exit.ts";
+import { missingArgument, usageError, valueError } from "./exit.ts";
 import type { Io } from "./io.ts";
 import { asReference } from "./jobs/job-reference.ts";
 import type { Printer } from "./output/print.ts";
@@ -83,6 +83,11 @@ export class Arguments {
     this.#values = values;
   }
 
+  /** `perdure get`, which begins every message of the command. */
+  get program(): string {
+    return `perdure ${this.#command.name}`;
+  }
+
   flag(name: string): boolean {
     return this.#of(name).length > 0;
   }
@@ -107,7 +112,7 @@ export class Arguments {
   /** The one argument of a command about one job; it may be short (`fullId`). */
   jobId(): string {
     const id = this.optionalJobId();
-    if (id === undefined) throw usageError(`which job? Usage: ${this.#command.usage}`);
+    if (id === undefined) throw missingArgument("ID", this.#command.usage);
     return id;
   }
 

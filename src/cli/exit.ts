@@ -27,6 +27,11 @@ export function usageError(message: string): CliError {
   return new CliError(EXIT.usage, message);
 }
 
+/** `missing ID. Usage: perdure get ID [OPTIONS]` */
+export function missingArgument(name: string, usage: string): CliError {
+  return usageError(`missing ${name}. Usage: ${usage}`);
+}
+
 /** `--db and --server cannot be used together` */
 export function conflictError(one: string, other: string, why?: string): CliError {
   return usageError(`${one} and ${other} cannot be used together${why === undefined ? "" : `: ${why}`}`);

@@ -164,7 +164,7 @@ describe.each(KINDS)("describe on %s", (kind) => {
   it("reports a job that does not exist", async () => {
     const { ask } = await openWhere(kind);
     expect(await ask("describe", UNKNOWN)).toMatchObject({ code: 1, stdout: "" });
-    expect(await ask("describe")).toMatchObject({ code: 2, stderr: expect.stringContaining("which job?") });
+    expect(await ask("describe")).toMatchObject({ code: 2, stderr: expect.stringContaining("missing ID") });
   });
 });
 

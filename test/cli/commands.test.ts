@@ -31,6 +31,10 @@ async function failed(library: Perdure, ...tags: string[]): Promise<string[]> {
 
 const stateOf = async (library: Perdure, id: string) => (await (await library.job(id)).get()).state;
 
+/** Jobs that were made due again, and that no worker takes. */
+const noWorkerNote = (kind: (typeof KINDS)[number]) =>
+  `no worker is running; start one with \`perdure ${kind === "data" ? "up" : "worker"}\`\n`;
+
 describe.each(KINDS)("jobs on %s", (kind) => {
   it("are cancelled, with one answer per job", async () => {
     const { ask, askJson, library } = await openWhere(kind);
@@ -52,7 +56,9 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     const said = await ask("cancel", dead, id);
     expect(said).toMatchObject({ code: 1, stdout: "" });
     expect(said.stderr).toMatch(
-      new RegExp(`^${dead} already ended: failed \\(rejected\\) at .*\n${id} already ended: cancelled at `),
+      new RegExp(
+        `^perdure cancel: ${dead} already ended: failed \\(rejected\\) at .*\nperdure cancel: ${id} already ended: cancelled at `,
+      ),
     );
     const shown = await askJson("cancel", dead);
     expect(shown).toEqual([
@@ -65,7 +71,8 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     const { ask, library } = await openWhere(kind);
     const later = await library.submit("k", 1, { delay: "1h" });
     const [dead] = await failed(library, "a");
-    expect(await ask("retry", later.id, dead as string)).toMatchObject({ code: 0, stderr: "" });
+    const retried = await ask("retry", later.id, dead as string);
+    expect(retried).toMatchObject({ code: 0, stderr: noWorkerNote(kind) });
     expect((await later.get()).runAt).toBeLessThanOrEqual(Date.now() + 1_000);
     expect(await (await library.job(dead as string)).get()).toMatchObject({ state: "queued", chapter: 2 });
   });
@@ -113,7 +120,7 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     const none = await ask("redrive", "--filter", "queue=q-b");
     expect(none).toEqual({ code: 0, stdout: "", stderr: "no matching dead letters\n" });
     const rest = await ask("redrive", "--filter", "queue=q-c", "--filter", "before=0s");
-    expect(rest).toEqual({ code: 0, stdout: `${c}\n`, stderr: "redriven: 1 job\n" });
+    expect(rest).toEqual({ code: 0, stdout: `${c}\n`, stderr: `redriven: 1 job\n${noWorkerNote(kind)}` });
   });
 });
 
@@ -130,7 +137,7 @@ describe("a filter", () => {
   });
 
   it.each([
-    [["redrive"], /which jobs\? Usage/],
+    [["redrive"], /missing ID\. Usage/],
     [["redrive", UNKNOWN, "--filter", "kind=a"], /ids and --filter cannot be used together/],
     [["redrive", UNKNOWN, "--retry", "3", "--jitter", "0"], /--retry and --jitter cannot be used together/],
     [["redrive", UNKNOWN, "--max-attempts", "0"], /--max-attempts: must be .*; got "0"/],
@@ -144,12 +151,12 @@ describe("a filter", () => {
     [["redrive", "--filter", "state=cancelled"], /only failed jobs are dead letters/],
     [["redrive", "--filter", "since=monday"], /since: must be a time ago.*; got "monday"/],
     [["redrive", "--filter", "kind=a", "--limit", "0"], /--limit/],
-    [["cancel"], /which jobs\? Usage: perdure cancel ID…/],
+    [["cancel"], /missing ID\. Usage: perdure cancel ID…/],
     [["cancel", UNKNOWN, "job\n1"], /"job\\n1" is neither the id nor the name of a job/],
     [["queues", "stop"], /unexpected argument "stop"/],
-    [["queues", "pause"], /no queue\. Usage/],
+    [["queues", "pause"], /missing NAME\. Usage/],
     [["queues", "pause", "a\nb"], /NAME: must be 1 to 200 characters.*; got "a\\nb"/],
-    [["drain"], /no worker\. Usage/],
+    [["drain"], /missing WORKER\. Usage/],
   ] as [string[], RegExp][])("or another mistake in %j is reported in one line", async (argv, line) => {
     const { code, stderr } = await perdure([...argv, "--data", newDir()]);
     expect({ code, stderr }).toEqual({ code: 2, stderr: expect.stringMatching(/^perdure [^\n]+\n$/) });

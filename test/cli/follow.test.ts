@@ -270,7 +270,7 @@ describe.each(
     }, 120_000);
 
     it.each([
-      [[], 2, "which jobs?"],
+      [[], 2, "missing ID. Usage"],
       [["x"], 1, 'no job has the id or name "x"'],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g"], 1, "job job_01m7gekg9zevv9a6xvvwmt1v8g does not exist"],
       [["job_01m7gekg9zevv9a6xvvwmt1v8g", "--timeout", "5"], 2, "--timeout: must be a time"],

@@ -81,7 +81,7 @@ describe("perdure", () => {
     [["help", "gett"], 'perdure: unknown command "gett". Did you mean `perdure get`?\n'],
     [["--data", "x", "ps"], /^perdure: unknown option --data: options come after the command/],
     [["ps", "--stat", "x"], "perdure ps: unknown option --stat. Did you mean --state? See `perdure ps --help`\n"],
-    [["get"], "perdure get: which job? Usage: perdure get ID [OPTIONS]\n"],
+    [["get"], "perdure get: missing ID. Usage: perdure get ID [OPTIONS]\n"],
     [["get", "job\x1b[2J"], /^perdure get: "job\\u001b\[2J" is neither the id nor the name of a job/],
     [["ps", "\x1b[2J"], /^perdure ps: unexpected argument "\\u001b\[2J"/],
     [["\u202egpj"], /^perdure: unknown command "\\u\{202e\}gpj"/],

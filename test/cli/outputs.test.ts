@@ -41,7 +41,7 @@ describe("logs", () => {
   });
 
   it.each([
-    [["logs"], 2, /^perdure logs: which job\?/],
+    [["logs"], 2, /^perdure logs: missing ID\./],
     [["logs", "x"], 1, /^perdure logs: no job has the id or name "x"/],
     [["logs", UNKNOWN], 1, /^perdure logs: job \S+ does not exist/],
     [["logs", "ID", "--attempt", "9"], 1, /has no attempt 9; see `perdure get job_/],

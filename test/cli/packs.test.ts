@@ -204,7 +204,7 @@ describe("submit an action", () => {
     expect(alone.code).toBe(0);
     expect(alone.stderr).toBe(
       "note: no packs were found, so mypack.action is an ordinary kind; no worker takes jobs of kind " +
-        `mypack.action yet; start one with \`perdure ${kind === "data" ? "up" : "worker"}\`\n`,
+        `mypack.action; start one with \`perdure ${kind === "data" ? "up" : "worker"}\`\n`,
     );
     await library.work([task("mypack.action", () => null)]);
     expect(await ask("submit", "mypack.action")).toMatchObject({ code: 0, stderr: "" });

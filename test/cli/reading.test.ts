@@ -274,7 +274,9 @@ describe("a job that does not exist", () => {
       for (const id of ["job_01m", UNKNOWN.toUpperCase(), `${UNKNOWN}0`, "ses_01m7gekg9zevv9a6xvvwmt1v8g"]) {
         const { code, stdout, stderr } = await ask([command, id]);
         expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-        const hint = id.startsWith("job_") ? "; an id is job_ and 26 characters, or at least the first 4 of them" : "";
+        const hint = id.startsWith("job_")
+          ? "; an id is job_ and 26 characters, or at least the first 4 of them"
+          : "; see `perdure ps`";
         expect(stderr).toBe(`perdure ${command}: no job has the id or name "${id}"${hint}\n`);
       }
     },

@@ -9,9 +9,9 @@ import { newPlace, PROGRAM, perdureIn } from "./program.ts";
 type Mistake = readonly [argv: readonly string[], line: RegExp];
 
 const NO_COMMAND: readonly Mistake[] = [
-  [["run"], /^perdure run: no command. Usage: perdure run \[OPTIONS\] -- COMMAND/],
-  [["run", "--"], /: no command\. /],
-  [["run", "--max-attempts", "3", "--"], /: no command\. /],
+  [["run"], /^perdure run: missing COMMAND. Usage: perdure run \[OPTIONS\] -- COMMAND/],
+  [["run", "--"], /: missing COMMAND\. /],
+  [["run", "--max-attempts", "3", "--"], /: missing COMMAND\. /],
   [["run", "--", ""], /: COMMAND: must be .*; got ""/],
 ];
 

@@ -106,7 +106,7 @@ describe("perdure run on a server", () => {
     const other = await serverTarget();
     onTestFinished(() => other.close());
     const waiting = startMain(["run", "--", "echo", "at last"], { env: other.env, cwd: other.dir });
-    await waiting.untilPrinted("waiting: no worker takes this job yet; start one with `perdure worker`");
+    await waiting.untilPrinted("waiting: no worker takes this job; start one with `perdure worker`");
     await other.work();
     expect(await waiting.ended).toBe(0);
     expect(waiting.io.stdout.text).toBe("at last\n");

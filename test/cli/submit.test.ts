@@ -120,7 +120,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: expect.stringContaining(`${alone}\n`) });
     await library.work([task("resize", () => 1)]);
     expect(await ask("submit", "resize")).toMatchObject({ code: 0, stderr: "" });
-    const warning = `no worker takes jobs of kind rezise yet; start one with \`perdure ${command}\`. Did you mean resize?`;
+    const warning = `no worker takes jobs of kind rezise; start one with \`perdure ${command}\`. Did you mean resize?`;
     const said = await ask("submit", "rezise");
     expect(said).toMatchObject({
       code: 0,
@@ -129,7 +129,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     });
     expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: true, warning });
     expect(await askJson("submit", "rezise", "--key", "a")).toEqual({ id: expect.any(String), created: false });
-    const label = "no worker takes this job yet";
+    const label = "no worker takes this job";
     writeFileSync(join(dir, "two.yaml"), "jobs:\n  - {kind: resize}\n  - {kind: resize, labels: {gpu: 'yes'}}\n");
     expect(await askJson("submit", "-f", "two.yaml")).toEqual([
       { id: expect.any(String), created: true },
@@ -194,7 +194,7 @@ describe.each(KINDS)("submit to %s", (kind) => {
     expect((await ask("submit", "there", "--key", "k2")).stdout.trim()).toBe(first.id);
     expect((await ask("submit", "there", "--key", "k2", "--queue", "rr")).stderr).toContain("k2");
     await library.work([task("elsewhere", { queue: "rr" }, () => 1)], { queues: ["qq", "default"] });
-    expect((await ask("submit", "elsewhere")).stderr).toContain("no worker takes this job yet");
+    expect((await ask("submit", "elsewhere")).stderr).toContain("no worker takes this job");
   });
 
   it("waits for the end, and exits with its code", async () => {
@@ -232,8 +232,8 @@ describe("submit", () => {
   });
 
   it.each([
-    [[], /what to submit\? Usage/],
-    [["--"], /no command after --/],
+    [[], /missing KIND, file or command\. Usage/],
+    [["--"], /missing COMMAND after --/],
     [["k", "--", "sh"], /a kind and a command/],
     [["k", "more"], /unexpected argument "more"/],
     [["k", "--input", "{a}"], /--input: not JSON: /],

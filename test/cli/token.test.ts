@@ -84,9 +84,9 @@ describe("a token", () => {
   });
 
   it.each([
-    [["token"], 2, /no subcommand\. Usage/],
+    [["token"], 2, /missing subcommand\. Usage/],
     [["token", "creat", "x"], 2, /subcommand: must be one of .*; got "creat"\. Did you mean "create"\?/],
-    [["token", "create", "--scope", "read"], 2, /which name\?/],
+    [["token", "create", "--scope", "read"], 2, /missing NAME\./],
     [["token", "create", "x"], 2, /pass --scope: one or more of read, submit, work, admin/],
     [["token", "create", "x", "--scope", "reed"], 2, /--scope: must be one of .*read.*; got "reed"/],
     [["token", "create", "x\u0007", "--scope", "read"], 2, /NAME: must be 1 to 200 characters.*; got .*/],
@@ -107,7 +107,7 @@ describe("a token", () => {
     ],
     [["token", "rotate-secret", "--grace", "1"], 2, /--grace: must be a time with its unit.*; got "1"/],
     [["token", "rotate-secret"], 1, /no signing secret in .*\.perdure\/secret: start the server first.*--data/],
-    [["token", "revoke"], 2, /which token\?/],
+    [["token", "revoke"], 2, /missing ID\./],
     [
       ["token", "list", "--db", "x.db", "--server", "http://localhost:1"],
       2,

@@ -7,7 +7,7 @@ import { showDry } from "../apply/dry-run.ts";
 import { namedBy } from "../apply/named-jobs.ts";
 import { readJobFiles } from "../apply/read-jobs.ts";
 import { type Arguments, type CliCommand, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT, missingArgument, usageError } from "../exit.ts";
 import { checkedOptions, INPUT_OPTIONS, pairsOf } from "../submit/entry-from-options.ts";
 import { storeJobs } from "../submit/store-jobs.ts";
 import { TARGET, targetOf } from "../target/target.ts";
@@ -55,7 +55,7 @@ export const apply: CliCommand = {
     const { given, io, out } = context;
     given.atMost(0);
     const files = given.texts("file");
-    if (files.length === 0) throw usageError(`no file. Usage: ${apply.usage}`);
+    if (files.length === 0) throw missingArgument("file", apply.usage);
     // Everything is checked before anything is created or stored.
     const target = targetOf(context);
     const { jobs: read, notes } = await readJobFiles({

@@ -1,7 +1,7 @@
 /** `perdure artifacts`: lists the files that a job produced, prints or saves one. */
 import { posix, resolve } from "node:path";
 import { type CliCommand, READING } from "../command.ts";
-import { CliError, EXIT, requirementError, usageError, valueError } from "../exit.ts";
+import { CliError, EXIT, missingArgument, requirementError, valueError } from "../exit.ts";
 import { asReference, fullId } from "../jobs/job-reference.ts";
 import { copyOut, saveAs } from "../output/file-output.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
@@ -29,7 +29,7 @@ export const artifacts: CliCommand = {
     const { given, out, io } = context;
     given.atMost(2);
     const [word, name] = given.positionals;
-    if (word === undefined) throw usageError(`which job? Usage: ${artifacts.usage}`);
+    if (word === undefined) throw missingArgument("ID", artifacts.usage);
     const short = asReference(word);
     const to = given.text("output");
     if (to !== undefined && name === undefined)

@@ -89,6 +89,6 @@ describe("perdure completion", () => {
     };
     expect(await run("bash")).toMatchObject({ code: 0, out: expect.stringContaining("complete -o default"), err: "" });
     expect(await run("bsh")).toMatchObject({ code: 2, err: expect.stringContaining('Did you mean "bash"?') });
-    expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("no shell") });
+    expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("missing shell") });
   });
 });

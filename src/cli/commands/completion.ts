@@ -3,7 +3,7 @@
 import { asOneOf } from "../../core/check.ts";
 import { type CliCommand, type CommandOption, HELP } from "../command.ts";
 import { KEYS } from "../config/settings.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT, missingArgument } from "../exit.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 const USAGE = "perdure completion bash|zsh|fish";
@@ -24,7 +24,7 @@ export const completionOf = (list: readonly { load(): Promise<CliCommand> }[]): 
   async run({ given, out }) {
     given.atMost(1);
     const [shell] = given.positionals;
-    if (shell === undefined) throw usageError(`no shell. Usage: ${USAGE}`);
+    if (shell === undefined) throw missingArgument("shell", USAGE);
     const commands = await Promise.all(list.map(({ load }) => load()));
     out.block(completionScript(asOneOf(shell, SHELLS, "shell"), commands));
     return EXIT.done;

@@ -6,7 +6,7 @@ import { KINDS } from "../apply/documents.ts";
 import { readJobFiles } from "../apply/read-jobs.ts";
 import { toJobFile } from "../apply/to-job-file.ts";
 import type { CliCommand } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT, missingArgument, usageError } from "../exit.ts";
 import { INPUT_OPTIONS, pairsOf } from "../submit/entry-from-options.ts";
 import { TARGET, targetOf } from "../target/target.ts";
 import { yamlText } from "../yaml/write.ts";
@@ -40,7 +40,7 @@ export const convert: CliCommand = {
     const { given, io, out } = context;
     given.atMost(0);
     const files = given.texts("file");
-    if (files.length === 0) throw usageError(`no file. Usage: ${convert.usage}`);
+    if (files.length === 0) throw missingArgument("FILE", convert.usage);
     const { jobs, notes } = await readJobFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
       settings: () => dialectSettingsFor(context, targetOf(context)),

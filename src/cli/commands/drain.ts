@@ -6,7 +6,7 @@ import type { SessionRow } from "../../core/job/views.ts";
 import { sleep } from "../../lib/clock.ts";
 import { systemClock } from "../../lib/system-clock.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { CliError, EXIT, usageError } from "../exit.ts";
+import { CliError, EXIT, missingArgument } from "../exit.ts";
 import { untilInterrupted } from "../stop-signals.ts";
 import { eachWorker } from "../target/pages.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
@@ -27,7 +27,7 @@ export const drain: CliCommand = {
   async run(context) {
     const { given, out } = context;
     const named = [...new Set(given.positionals)];
-    if (named.length === 0) throw usageError(`no worker. Usage: ${drain.usage}`);
+    if (named.length === 0) throw missingArgument("WORKER", drain.usage);
     const isJson = given.flag("json");
     return withPerdure(context, async (perdure) => {
       const { workers, ended } = await findWorkers(named, perdure);

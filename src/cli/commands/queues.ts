@@ -5,7 +5,7 @@ import { nearest } from "../../core/check.ts";
 import type { QueueCounts } from "../../core/job/views.ts";
 import { isName } from "../../core/names.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { EXIT, usageError, valueError } from "../exit.ts";
+import { EXIT, missingArgument, valueError } from "../exit.ts";
 import { NAME_RULE } from "../input/shared-options.ts";
 import { showSince } from "../output/print.ts";
 import { painted, type TextPiece } from "../output/terminal-text.ts";
@@ -38,7 +38,7 @@ export const queues: CliCommand = {
 
 async function change(context: CommandContext, word: "pause" | "resume", names: readonly string[]): Promise<number> {
   const { given, out } = context;
-  if (names.length === 0) throw usageError(`no queue. Usage: perdure queues ${word} NAME…`);
+  if (names.length === 0) throw missingArgument("NAME", `perdure queues ${word} NAME…`);
   const wrong = names.find((name) => !isName(name));
   if (wrong !== undefined) throw valueError("NAME", wrong, NAME_RULE);
   const done: ChangedQueue[] = [];

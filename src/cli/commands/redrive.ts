@@ -11,6 +11,7 @@ import { conflictError, EXIT, requirementError, usageError, valueError } from ".
 import { asInstant } from "../input/job-options.ts";
 import { forEach, givenIds } from "../jobs/for-each-job.ts";
 import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts";
+import { warnIfStillWaiting } from "../submit/warn-no-worker.ts";
 import { serverNow } from "../target/server-time.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 
@@ -65,7 +66,12 @@ export const redrive: CliCommand = {
     for (const name of ["dry-run", "limit"]) {
       if (given.flag(name)) throw requirementError(`--${name}`, "--filter");
     }
-    return forEach(context, givenIds(given, redrive), (perdure, id) => perdure.redrive(id, changes));
+    return forEach(
+      context,
+      givenIds(given, redrive),
+      (perdure, id) => perdure.redrive(id, changes),
+      (perdure, jobs) => warnIfStillWaiting(context, perdure, jobs),
+    );
   },
 };
 
@@ -74,20 +80,20 @@ async function redriveMatching(context: CommandContext, changes: RedriveChanges)
   filterOf(given.texts("filter"), Date.now()); // mistakes are reported before anything is opened
   const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
   const dryRun = given.flag("dry-run");
-  const { jobs, skipped, more } = await withPerdure(context, async (perdure) => {
+  return withPerdure(context, async (perdure) => {
     const filter = filterOf(given.texts("filter"), await serverNow(perdure));
-    return perdure.redriveMany(filter, { dryRun, changes, ...(limit === undefined ? {} : { limit }) });
+    const answer = await perdure.redriveMany(filter, { dryRun, changes, ...(limit === undefined ? {} : { limit }) });
+    const { jobs, skipped, more } = answer;
+    if (given.flag("json")) out.json({ dryRun, jobs, skipped, more });
+    else {
+      for (const id of jobs) out.line(id);
+      if (jobs.length + skipped.length === 0 && !more) out.note("no matching dead letters");
+      else out.note(`${dryRun ? "would redrive" : "redriven"}: ${many(jobs.length)}${more ? "; there are more" : ""}`);
+      for (const line of skippedLines(skipped, dryRun)) out.note(line);
+    }
+    if (!dryRun) await warnIfStillWaiting(context, perdure, jobs);
+    return skipped.length > 0 && !dryRun ? EXIT.failed : EXIT.done;
   });
-  const code = skipped.length > 0 && !dryRun ? EXIT.failed : EXIT.done;
-  if (given.flag("json")) {
-    out.json({ dryRun, jobs, skipped, more });
-    return code;
-  }
-  for (const id of jobs) out.line(id);
-  if (jobs.length + skipped.length === 0 && !more) out.note("no matching dead letters");
-  else out.note(`${dryRun ? "would redrive" : "redriven"}: ${many(jobs.length)}${more ? "; there are more" : ""}`);
-  for (const line of skippedLines(skipped, dryRun)) out.note(line);
-  return code;
 }
 
 /** Ids that a line names. */

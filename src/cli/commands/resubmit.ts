@@ -8,7 +8,7 @@ import { RESUBMIT, withDialectHelp } from "../../dialects/cli/registry.ts";
 import { type DialectSettings, dialectSettingsFrom } from "../../dialects/settings.ts";
 import { localDialectSettings } from "../apply/dialect-settings.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT, missingArgument, usageError } from "../exit.ts";
 import { asReference, fullId } from "../jobs/job-reference.ts";
 import { budgetNotes } from "../output/policy-text.ts";
 import { CHANGE_OPTIONS, changeOf } from "../submit/resubmit-changes.ts";
@@ -79,10 +79,10 @@ async function refusePiped(perdure: Perdure, id: string): Promise<void> {
 
 function wantedOf({ given }: CommandContext): { readonly id: string; readonly command: readonly string[] | null } {
   const { positionals, afterDashes } = given;
-  if (afterDashes?.length === 0) throw usageError(`no command after --; usage: ${resubmit.usage}`);
+  if (afterDashes?.length === 0) throw missingArgument("COMMAND after --", resubmit.usage);
   const before = positionals.slice(0, positionals.length - (afterDashes?.length ?? 0));
   const [id, extra] = before;
-  if (id === undefined) throw usageError(`which job? Usage: ${resubmit.usage}`);
+  if (id === undefined) throw missingArgument("ID", resubmit.usage);
   if (extra !== undefined) throw usageError(`unexpected argument ${show(extra)}. Usage: ${resubmit.usage}`);
   return { id: asReference(id), command: afterDashes };
 }

@@ -1,6 +1,7 @@
 /** `perdure retry`: makes jobs due now. */
 import { type CliCommand, READING } from "../command.ts";
 import { forEach, givenIds } from "../jobs/for-each-job.ts";
+import { warnIfStillWaiting } from "../submit/warn-no-worker.ts";
 import { TARGET } from "../target/target.ts";
 
 export const retry: CliCommand = {
@@ -14,6 +15,11 @@ export const retry: CliCommand = {
   examples: ["perdure retry job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
   async run(context) {
-    return forEach(context, givenIds(context.given, retry), (perdure, id) => perdure.retry(id));
+    return forEach(
+      context,
+      givenIds(context.given, retry),
+      (perdure, id) => perdure.retry(id),
+      (perdure, jobs) => warnIfStillWaiting(context, perdure, jobs),
+    );
   },
 };

@@ -8,7 +8,7 @@ import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
 import type { CliCommand, CommandContext } from "../command.ts";
-import { conflictError, requirementError, usageError, valueError } from "../exit.ts";
+import { conflictError, missingArgument, requirementError, usageError, valueError } from "../exit.ts";
 import { NO_STDIN, pipedInput, STDIN } from "../input/piped-input.ts";
 import {
   ENV,
@@ -82,7 +82,7 @@ export const run: CliCommand = {
   async run(context) {
     const { given } = context;
     // Everything is checked before anything is stored.
-    if (given.positionals.length === 0) throw usageError(`no command. Usage: ${run.usage}`);
+    if (given.positionals.length === 0) throw missingArgument("COMMAND", run.usage);
     const target = targetOf(context);
     const input = inputOf(context, target);
     const retry = policyOf(given);

@@ -3,7 +3,7 @@ import { namedJob, withDialectHelp } from "../../dialects/cli/registry.ts";
 import { dialectSettingsFor } from "../apply/dialect-settings.ts";
 import type { JobToStore } from "../apply/named-jobs.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { conflictError, requirementError, usageError } from "../exit.ts";
+import { conflictError, missingArgument, requirementError } from "../exit.ts";
 import { readJobFile } from "../input/job-file.ts";
 import { pipedInput, STDIN } from "../input/piped-input.ts";
 import { ENV } from "../input/shared-options.ts";
@@ -78,11 +78,11 @@ async function jobsOf(context: CommandContext, target: Target): Promise<JobToSto
     return readJobFile(file, io);
   }
   if (afterDashes === null) {
-    if (positionals.length === 0) throw usageError(`what to submit? Usage: ${submit.usage}`);
+    if (positionals.length === 0) throw missingArgument("KIND, file or command", submit.usage);
     const entry = (await namedJob(context, () => dialectSettingsFor(context, target))) ?? (await kindEntry(context));
     return [{ entry, where: null }];
   }
-  if (afterDashes.length === 0) throw usageError(`no command after --. Usage: ${submit.usage}`);
+  if (afterDashes.length === 0) throw missingArgument("COMMAND after --", submit.usage);
   if (positionals.length > afterDashes.length) throw conflictError("a kind", "a command after --");
   return [{ entry: commandEntry(context, afterDashes, target), where: null }];
 }

@@ -12,7 +12,7 @@ import { thisUser } from "../../embedded/options.ts";
 import { TokenBook } from "../../server/tokens.ts";
 import { type Arguments, type CliCommand, type CommandContext, READING } from "../command.ts";
 import { loadConfig, optionsFor } from "../config/config.ts";
-import { choiceError, conflictError, EXIT, usageError, valueError } from "../exit.ts";
+import { choiceError, conflictError, EXIT, missingArgument, usageError, valueError } from "../exit.ts";
 import { NAME_RULE, type TimeText, timeOf } from "../input/shared-options.ts";
 import { showLocal } from "../output/print.ts";
 import { painted, type TextPiece } from "../output/terminal-text.ts";
@@ -83,7 +83,7 @@ export const token: CliCommand = {
       case "rotate-secret":
         return rotate(context);
       default: {
-        if (verb === undefined) throw usageError(`no subcommand. Usage: ${token.usage}`);
+        if (verb === undefined) throw missingArgument("subcommand", token.usage);
         throw choiceError("subcommand", verb, VERBS);
       }
     }
@@ -130,7 +130,7 @@ function withoutHash({ hash: _, ...rest }: AccessToken): Omit<AccessToken, "hash
 async function create(context: CommandContext, names: readonly string[]): Promise<number> {
   const { given, out } = context;
   const [name] = names;
-  if (name === undefined) throw usageError("which name? Usage: perdure token create NAME --scope SCOPE…");
+  if (name === undefined) throw missingArgument("NAME", "perdure token create NAME --scope SCOPE…");
   given.atMost(2);
   refuseOptions(given, "create");
   if (!isName(name) || name.trim() === "") {
@@ -197,7 +197,7 @@ function stateOf({ revokedAt, expiresAt }: Pick<AccessToken, "revokedAt" | "expi
 async function revoke(context: CommandContext, words: readonly string[]): Promise<number> {
   const { given, out } = context;
   refuseOptions(given, "revoke");
-  if (words.length === 0) throw usageError("which token? Usage: perdure token revoke ID…; see `perdure token list`");
+  if (words.length === 0) throw missingArgument("ID", "perdure token revoke ID…; see `perdure token list`");
   // A whole token is accepted too: it contains its id. It is never printed.
   const ids = [...new Set(words.map((word) => /^pdr_([0-9a-z]{8})_/.exec(word)?.[1] ?? word))];
   const isJson = given.flag("json");

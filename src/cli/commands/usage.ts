@@ -26,7 +26,7 @@ export const usage: CliCommand = {
     const total = totalOf(context);
     const { given, io, out } = context;
     const short = given.optionalJobId() ?? io.env.PERDURE_JOB_ID;
-    if (!short) throw usageError("which job? Pass its ID; only within a command of a job it can be left out");
+    if (!short) throw usageError("missing ID; only within a command of a job it can be left out");
     const id = await withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
       const { attempt } = await (await perdure.job(id)).get();

@@ -6,7 +6,7 @@ import type { JobInfo } from "../../core/job/views.ts";
 import { isId } from "../../lib/id.ts";
 import { limiter } from "../../lib/limiter.ts";
 import type { Arguments, CliCommand, CommandContext } from "../command.ts";
-import { EXIT, usageError } from "../exit.ts";
+import { EXIT, missingArgument } from "../exit.ts";
 import { stateText } from "../output/job-text.ts";
 import { withPerdure } from "../target/target.ts";
 import { asReference, fullId } from "./job-reference.ts";
@@ -14,7 +14,7 @@ import { asReference, fullId } from "./job-reference.ts";
 /** The ids, all checked before anything is done. They may be short. */
 export function givenIds(given: Arguments, { usage }: Pick<CliCommand, "usage">): string[] {
   const ids = [...new Set(given.positionals)];
-  if (ids.length === 0) throw usageError(`which jobs? Usage: ${usage}`);
+  if (ids.length === 0) throw missingArgument("ID", usage);
   return ids.map(asReference);
 }
 
@@ -30,29 +30,34 @@ export function forEach(
   context: CommandContext,
   ids: readonly string[],
   act: (perdure: Perdure, id: string) => Promise<JobInfo>,
+  /** Gets the jobs for which `act` succeeded. */
+  after: (perdure: Perdure, done: readonly JobInfo[]) => Promise<void> = async () => {},
 ): Promise<number> {
   const { given, out } = context;
   const isJson = given.flag("json");
   return withPerdure(context, async (perdure) => {
     const answers: JobCommandAnswer[] = [];
+    const done: JobInfo[] = [];
     try {
       for (const { id, error } of await resolved(perdure, ids)) {
         try {
           if (error !== null) throw error;
           const job = await acted(perdure, id, act);
+          done.push(job);
           answers.push({ id: job.id, ok: true, state: job.state, reason: job.reason });
           if (!isJson) out.line(job.id, "  ", stateText(job, Date.now(), new Map()));
         } catch (error) {
           if (!isOfTheJob(error)) throw error;
           const { code, message } = error;
           answers.push({ id, ok: false, error: { code, message } });
-          if (!isJson) out.note(message.includes(id) ? message : `${id}: ${message}`);
+          if (!isJson) out.note(`${given.program}: ${message.includes(id) ? message : `${id}: ${message}`}`);
         }
       }
     } finally {
       // Includes what was done before the server became unreachable.
       if (isJson) out.json(answers);
     }
+    await after(perdure, done);
     return answers.every(({ ok }) => ok) ? EXIT.done : EXIT.failed;
   });
 }

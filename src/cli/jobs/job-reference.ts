@@ -123,7 +123,7 @@ function onlyOne(text: string, jobs: readonly JobInfo[]): string | null {
 function notFound(text: string): string {
   const hint = text.startsWith("job_")
     ? `; an id is job_ and 26 characters, or at least the first ${FEWEST} of them`
-    : "";
+    : "; see `perdure ps`";
   return `no job has the id or name ${show(text)}${hint}`;
 }
 

@@ -19,7 +19,7 @@ function lackOf(wanted: ReturnType<typeof job>, workers: readonly SessionRow[], 
   return lack.message(at);
 }
 
-const NOBODY = "no worker takes this job yet; start one with `perdure worker`";
+const NOBODY = "no worker takes this job; start one with `perdure worker`";
 
 describe("what a job lacks to start", () => {
   it.each([
@@ -28,17 +28,17 @@ describe("what a job lacks to start", () => {
     [
       "a worker of its kind",
       job({ kind: "mail" }),
-      "no worker takes jobs of kind mail yet; start one with `perdure worker`",
+      "no worker takes jobs of kind mail; start one with `perdure worker`",
     ],
     [
       "a worker with its labels, though others take its kind",
       job({ kind: "http", labels: { zone: "b" } }),
-      "no worker takes this job yet; start one with `perdure worker --label zone=b`",
+      "no worker takes this job; start one with `perdure worker --label zone=b`",
     ],
     [
       "a worker with its runtime and its labels",
       job({ labels: { "runtime/python": "yes", zone: "b c" } }),
-      "no worker takes this job yet; start one with `perdure worker --runtime python --label 'zone=b c'`",
+      "no worker takes this job; start one with `perdure worker --runtime python --label 'zone=b c'`",
     ],
     [
       "cpus",
@@ -55,7 +55,7 @@ describe("what a job lacks to start", () => {
   });
 
   it("without a server, names the command that works there", () => {
-    expect(lackOf(job(), [], "store")).toBe("no worker takes this job yet; start one with `perdure up`");
+    expect(lackOf(job(), [], "store")).toBe("no worker takes this job; start one with `perdure up`");
     expect(lackOf(sized(999, 0), [worker()], "store")).toContain("start a larger one with `perdure up` (see --cpu)");
   });
 

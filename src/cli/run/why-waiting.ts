@@ -101,9 +101,7 @@ export class MissingWorker {
   /** Most workers take commands, so their kind is left out. */
   #noWorker(): string {
     const { kind } = this.#job;
-    return kind === "exec" || this.#isTaken
-      ? "no worker takes this job yet"
-      : `no worker takes jobs of kind ${kind} yet`;
+    return kind === "exec" || this.#isTaken ? "no worker takes this job" : `no worker takes jobs of kind ${kind}`;
   }
 }
 

@@ -6,13 +6,14 @@ import type { Perdure } from "../../core/api.ts";
 import { nearest } from "../../core/check.ts";
 import { resourceLabels, toResources } from "../../core/input/resources.ts";
 import { labelText, type NewLane } from "../../core/job/lane.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import type { SubmitEntry } from "../../core/task/task.ts";
 import type { CommandContext } from "../command.ts";
 import { workerState } from "../output/job-text.ts";
 import { MissingWorker, workerCommand } from "../run/why-waiting.ts";
 import { eachWorker } from "../target/pages.ts";
 import { serverNow } from "../target/server-time.ts";
-import type { Target } from "../target/target.ts";
+import { type Target, targetOf } from "../target/target.ts";
 
 export interface StoredEntry {
   readonly job: JobHandle<unknown>;
@@ -53,6 +54,35 @@ export async function warnIfNoWorker(
   }
   if (doubt == null) await noteUnpublished(out, created, fleet);
   return warnings;
+}
+
+/** Jobs read to find those that no worker would take. */
+const MAX_READ = 20;
+
+/** The same warnings for stored jobs that were made due again, of many only for the first. */
+export async function warnIfStillWaiting(
+  context: CommandContext,
+  perdure: Perdure,
+  jobs: readonly (JobInfo | string)[],
+): Promise<void> {
+  const target = targetOf(context);
+  const noted = new Set<string>();
+  try {
+    const read = jobs
+      .slice(0, MAX_READ)
+      .map(async (job) => (typeof job === "string" ? (await perdure.job(job)).get() : job));
+    const queued = (await Promise.all(read)).filter(({ state }) => state === "queued");
+    const fleet = queued.length === 0 ? null : await fleetFor(perdure, target, queued);
+    if (fleet === null) return;
+    for (const job of queued) {
+      const lack = fleet.live === 0 ? alone(job, target) : lackText(job, fleet, target);
+      if (lack === null || noted.size >= MAX_NOTES || noted.has(lack)) continue;
+      noted.add(lack);
+      context.out.note(lack);
+    }
+  } catch {
+    // Errors only suppress the hint: the command itself has succeeded.
+  }
 }
 
 /** The lanes of the jobs, from what was given; null if that is not known. */
