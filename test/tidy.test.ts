@@ -267,6 +267,16 @@ describe("sources", () => {
     expect(twice).toEqual([]);
   });
 
+  it("name files in their comments that exist", () => {
+    const names = new Set([...SOURCES, ...TESTS].map((file) => file.split("/").at(-1)));
+    const missing = [...SOURCES, ...TESTS].flatMap((file) => {
+      const comments = read(file).match(/^ *(\/\/|\/?\*).*$/gm) ?? [];
+      const named = comments.flatMap((line) => line.match(/(?<![\w*.-])[a-z][\w-]*(\.test)?\.ts\b/g) ?? []);
+      return named.filter((name) => !names.has(name)).map((name) => `${file}: ${name}`);
+    });
+    expect(missing).toEqual([]);
+  });
+
   it("use nothing that turns text into code or a shell", () => {
     const wrong = SOURCES.filter((file) => {
       // In a dialect it is text from an author: input of a job, for a shell that its own file names.

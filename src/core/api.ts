@@ -21,7 +21,7 @@ export interface Perdure
     AsyncDisposable {}
 
 export interface MaintenanceApi {
-  /** Defaults for files of other systems, where a file does not give them: those of the server, or those this was opened with.
+  /** Defaults for files of other systems, where a file lacks them: those of the server, or those this was opened with.
    *  Their content is known to `dialectSettingsFrom` of `perdure/dialects`. */
   dialectSettings(): Promise<object>;
   /** Deletes now what the pruner would delete within a minute; the answer is the number of deleted jobs. */

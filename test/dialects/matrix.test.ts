@@ -54,7 +54,7 @@ function fileOf(path: string, folder: string): string {
 
 const FILES_AND_TITLES = /^(?:`([^`]+)` › )?"([^"]+)"(?:, "[^"]+")*$/;
 
-/** `"a", "b"; `other.test.ts` › "c"`: the cited titles and their files. Null if the cell has another format. */
+/** `"a", "b"; `FILE.test.ts` › "c"`: the cited titles and their files. Null if the cell has another format. */
 function citedIn(cell: string, own: string): { file: string; title: string }[] | null {
   // Items are separated by a semicolon after a quote and before a quote or a file, because titles contain semicolons too.
   const items = cell.split(/(?<="); (?=["`])/);

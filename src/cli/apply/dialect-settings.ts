@@ -19,7 +19,7 @@ export function localDialectSettings(context: Pick<CommandContext, "given" | "io
   return dialectSettingsOf(loadConfig(context, DIALECT_KEYS), context.io.cwd);
 }
 
-// A preset has the defaults of its system. If they are set differently for files of that system, a note says that the
+// A preset has the defaults of its system. If they are set differently for files of that system, a note reports that the
 // simulation does not use these settings.
 
 export function unusedSettings(context: Pick<CommandContext, "given" | "io">): string[] {

@@ -3,7 +3,7 @@
 import { closeSync, constants, fstatSync, lstatSync, openSync, readSync, type Stats } from "node:fs";
 import { CliError, EXIT, usageError } from "../exit.ts";
 
-/** Opens a file for reading. `shown` is the path as it was given; `advice` says what to do if it is not a plain file. */
+/** Opens a file for reading. `shown` is the path as it was given; `advice` is the advice if it is not a plain file. */
 export function openPlainSync(path: string, shown: string, advice = "pass a file"): number {
   // Opening a named pipe must not block.
   const descriptor = openSync(path, constants.O_RDONLY | (isInherited(path) ? 0 : constants.O_NONBLOCK));

@@ -89,8 +89,8 @@ export function shellWord(word: string): string {
 /** Time and a counter take this many characters of an id; the rest is random and differs only between processes. */
 const USUAL = 14;
 
-/** Ids cut to as many characters as distinguish these jobs, and usually all others. Every command accepts them (`job-
- *  reference.ts`). */
+/** Ids cut to as many characters as distinguish these jobs, and usually all others. Every command accepts them
+ *  (`job-reference.ts`). */
 export function shortIds(jobs: readonly Pick<JobInfo, "id">[]): readonly string[] {
   const ids = jobs.map(({ id }) => id);
   const whole = "job_".length + 26;

@@ -1,4 +1,4 @@
-/** Tables and lists of facts as lines that fit into the terminal. Cells are escaped here. */
+/** Tables and lists of facts in lines no wider than the terminal. Cells are escaped here. */
 import { cutToWidth, padTo, safeLine, type TextPiece, textOf, textWidth, withColour } from "./terminal-text.ts";
 
 export interface Column {

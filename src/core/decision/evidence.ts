@@ -1,5 +1,5 @@
 /** Evidence that a job crashes its workers. If several attempts ran in a lost worker, any of them or something else may be the
- *  cause, so the loss is no evidence. For a job that ran alone, the evidence is the less likely the loss of the worker without
+ *  cause, so the loss does not count as evidence. For a job that ran alone, the evidence is the less likely the loss of the worker without
  *  its job in that time, as estimated from the losses of similar workers. It is counted in tenths of a power of ten, so that it
  *  adds up in whole numbers: 60 means a chance of one in a million. */
 
@@ -17,7 +17,7 @@ const WATCHED_MS = 10 * 60_000;
  *  and one that only the end of a lease shows is not. */
 const CALM_MS = 60 * 86_400_000;
 
-/** Why a loss is no evidence against the jobs of the worker.
+/** Why a loss does not count as evidence against the jobs of the worker.
  *  @example
  *  const excuse: Excuse = "engine_away"; */
 export type Excuse =

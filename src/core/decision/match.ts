@@ -67,7 +67,7 @@ export type Match =
   /** It was due for longer than `expireIn`. */
   | { readonly by: "queueTimeout" }
   | { readonly by: "loss"; readonly why: (Outcome & { kind: "lost" })["why"] }
-  /** Handed back by a shutdown, or before it started; and so often that it counts as lost. */
+  /** Released by a shutdown, or before it started; and so often that it counts as lost. */
   | { readonly by: "interrupted" | "released" }
   | { readonly by: "handbacks"; readonly count: number };
 

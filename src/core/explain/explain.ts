@@ -258,7 +258,7 @@ type WaitReason =
   | "delayed"
   | "rescheduled"
   | "backoff"
-  /** Handed back a moment ago, which does not count as an attempt. */
+  /** Released a moment ago, which does not count as an attempt. */
   | "handed_back"
   | "paused"
   | "no_worker"

@@ -54,7 +54,7 @@ function childRoutes(parts: ServerParts, submitOne: SubmitOne): RouteHandlers {
 }
 
 /** The attempt whose usage a caller may set: that of its job token, or one that its session holds. No other token is accepted,
- *  whatever its scopes: usage is charged to a budget, and the job ends when that is spent. */
+ *  whatever its scopes: usage counts towards a budget, and the job ends when that is spent. */
 async function reporterOf(
   parts: ServerParts,
   call: RouteCall,

@@ -84,7 +84,7 @@ export const NEXT_WINDOW_MS = 25;
 const MAX_UNDELIVERED = 100;
 
 /** The undelivered replies, including this one, and whether they are all replies that were sent. Replies may be sent
- *  out of order, so a later one says nothing about earlier ones. */
+ *  out of order, so a later one does not confirm earlier ones. */
 export function noteUndelivered(text: string, delivery: number, deliveries: number): { text: string; all: boolean } {
   const failed = new Set(JSON.parse(text) as number[]);
   if (delivery <= deliveries && failed.size < MAX_UNDELIVERED) failed.add(delivery);

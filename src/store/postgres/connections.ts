@@ -217,7 +217,7 @@ async function prepare(client: pg.ClientBase, settings: string): Promise<void> {
   if (rows[0]?.standby) throw new NoConnection("this server is a standby and does not accept writes");
 }
 
-/** Closes a connection without saying goodbye to the server. */
+/** Closes a connection without the end message of the protocol. */
 export function cutOff(client: unknown): void {
   const { connection } = client as { connection?: { stream?: { destroy?: () => void } } };
   connection?.stream?.destroy?.();
