@@ -45,6 +45,11 @@ export function counted(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
 
+/** Quoted for a shell where it must be, so that it is clear where an argument ends. */
+export function shellWord(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
+}
+
 /** A text without trailing characters of `drop`, in linear time, unlike `/x+$/`. */
 export function withoutEnd(text: string, drop: string): string {
   let end = text.length;

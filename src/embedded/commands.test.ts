@@ -230,14 +230,14 @@ describe("pause and resume", () => {
 });
 
 describe("a job that no worker can run", () => {
-  it("waits, is never discarded, and explain reports that no worker can run this kind", async () => {
+  it("waits, is never discarded, and explain reports that no live worker takes it", async () => {
     await using kit = await openTestEngine();
     await kit.perdure.work([failing]);
     const job = await kit.perdure.submit("new-kind");
     await kit.advance("9m");
     expect(await job.get()).toMatchObject({ state: "queued", attempt: 0, revision: 1 });
     const explanation = await job.explain();
-    expect(explanation.text).toContain("No worker can run this kind");
+    expect(explanation.text).toContain('No live worker takes this job (kind "new-kind"');
     expect(explanation.next).toMatchObject({ kind: "run", waitsFor: ["no_worker"] });
     const newKind = task("new-kind", () => "at last");
     await kit.perdure.work([newKind]);
@@ -253,7 +253,7 @@ describe("a job that no worker can run", () => {
     await kit.advance("10s");
     for (const job of [labelled, queued]) {
       expect((await job.get()).state).toBe("queued");
-      expect((await job.explain()).text).toContain("No worker can run this kind: none of 1 live worker");
+      expect((await job.explain()).text).toContain('No live worker takes this job (kind "k"');
     }
     await kit.perdure.work([k], { queues: ["q"] });
     await queued.result();

@@ -319,6 +319,6 @@ describe("two engines on one file", () => {
     expect((await red.jobs()).jobs.map((job) => job.id)).toEqual([ofRed.id]);
     expect((await blue.jobs({ key: "k" })).jobs.map((job) => job.id)).toEqual([ofBlue.id]);
     expect(await red.queues()).toMatchObject([{ namespace: "red", queue: "held", paused: false }]);
-    expect((await ofRed.explain()).text).toContain("No worker can run this kind: there are no live workers");
+    expect((await ofRed.explain()).text).toContain("No live worker takes this job");
   });
 });

@@ -87,6 +87,6 @@ describe("the test engine", () => {
   it("reports at once why a job cannot end, instead of moving the clock forever", async () => {
     await using kit = await openTestEngine();
     const job = await kit.perdure.submit("nobody");
-    await expect(kit.runToEnd(job)).rejects.toThrow("No worker can run this kind");
+    await expect(kit.runToEnd(job)).rejects.toThrow("No live worker takes this job");
   });
 });

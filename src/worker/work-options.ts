@@ -8,6 +8,7 @@ import {
   RESOURCE_PREFIX,
   type Resources,
   type ResourcesInput,
+  RUNTIME_PREFIX,
   toResources,
 } from "../core/input/resources.ts";
 import { type AnyTask, isTask } from "../core/task/task.ts";
@@ -42,10 +43,8 @@ export function checkWork(options: WorkOptions) {
   };
 }
 
-/** Prefix of the labels of a worker's runtimes; jobs that need a runtime require the label. */
-export const RUNTIME = "runtime/";
 /** Label prefixes that are set by an option instead. */
-const RESERVED = { [RUNTIME]: "runtimes", [RESOURCE_PREFIX]: "resources" };
+const RESERVED = { [RUNTIME_PREFIX]: "runtimes", [RESOURCE_PREFIX]: "resources" };
 
 /** The resources that jobs may take here; default: all of this machine. */
 export function capacityOf(given: ResourcesInput = {}): Resources {
@@ -76,8 +75,8 @@ function checkedLabels(labels: Readonly<Record<string, string>>): Record<string,
 
 function runtimeLabels(runtimes: readonly string[]): Record<string, string> {
   // The limit applies to the label name, which includes the prefix.
-  const names = asList(runtimes, "work.runtimes", (each, path) => asText(each, path, 200 - RUNTIME.length), 100);
-  return Object.fromEntries(names.map((name) => [`${RUNTIME}${name}`, "yes"]));
+  const names = asList(runtimes, "work.runtimes", (each, path) => asText(each, path, 200 - RUNTIME_PREFIX.length), 100);
+  return Object.fromEntries(names.map((name) => [`${RUNTIME_PREFIX}${name}`, "yes"]));
 }
 
 /** The kinds of these tasks. */

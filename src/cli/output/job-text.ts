@@ -4,6 +4,7 @@
 import type { Perdure } from "../../core/api.ts";
 import { failureText } from "../../core/decision/failure.ts";
 import { showMs } from "../../core/duration.ts";
+import { shellWord } from "../../core/format.ts";
 import { CPU_LABEL, MEMORY_LABEL, RESOURCE_PREFIX } from "../../core/input/resources.ts";
 import type { JobState } from "../../core/job/job.ts";
 import { oneLine } from "../../core/job/job-name.ts";
@@ -79,11 +80,6 @@ const SHORT_RESULT = 300;
 export function shortResult({ result }: Pick<JobInfo, "result">): string | null {
   if (result === undefined) return null;
   return storable(typeof result === "string" ? result : JSON.stringify(result), SHORT_RESULT);
-}
-
-/** Quoted for a shell, so that the list shows where an argument ends. */
-export function shellWord(word: string): string {
-  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`;
 }
 
 /** Time and a counter take this many characters of an id; the rest is random and differs only between processes. */

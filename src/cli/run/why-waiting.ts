@@ -3,13 +3,13 @@
 
 import type { JobHandle } from "../../core/api/jobs.ts";
 import type { Perdure } from "../../core/api.ts";
-import { RESOURCE_PREFIX, resourcesIn, showResources } from "../../core/input/resources.ts";
+import { labelOptions, labelsBesideSize } from "../../core/explain/worker-command.ts";
+import { shellWord } from "../../core/format.ts";
+import { resourcesIn, showResources } from "../../core/input/resources.ts";
 import { serves } from "../../core/job/lane.ts";
 import type { JobInfo, SessionRow } from "../../core/job/views.ts";
 import { sleep } from "../../lib/clock.ts";
 import { systemClock } from "../../lib/system-clock.ts";
-import { RUNTIME } from "../../worker/work-options.ts";
-import { shellWord } from "../output/job-text.ts";
 import { eachQueue, eachWorker } from "../target/pages.ts";
 import type { Target } from "../target/target.ts";
 import type { RunContext } from "./run-context.ts";
@@ -65,7 +65,7 @@ export class MissingWorker {
 
   constructor(job: JobNeeds) {
     this.#job = job;
-    this.#sizeless = { ...job, labels: Object.fromEntries(labelsBesideSize(job)) };
+    this.#sizeless = { ...job, labels: Object.fromEntries(labelsBesideSize(job.labels)) };
   }
 
   /** Some worker takes the job, so reading can stop. */
@@ -107,14 +107,5 @@ export class MissingWorker {
 
 /** The command that starts a worker for the job, with the labels it requires. `perdure worker` requires a server. */
 export function workerCommand(at: TargetKind, job: Pick<JobNeeds, "labels">): string {
-  const options = labelsBesideSize(job).map(([name, value]) =>
-    name.startsWith(RUNTIME) && value === "yes"
-      ? ` --runtime ${shellWord(name.slice(RUNTIME.length))}`
-      : ` --label ${shellWord(`${name}=${value}`)}`,
-  );
-  return `\`perdure ${at === "server" ? "worker" : "up"}${options.join("")}\``;
-}
-
-function labelsBesideSize({ labels }: Pick<JobNeeds, "labels">): [string, string][] {
-  return Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
+  return `\`perdure ${at === "server" ? "worker" : "up"}${labelOptions(job.labels)}\``;
 }

@@ -215,35 +215,33 @@ describe("why a queued job waits", () => {
   });
 
   it.each([
-    [3, "none of 3 live workers takes"],
-    [1, "none of 1 live worker takes"],
-    [undefined, "no live worker takes"],
-  ])("shows that no worker can run this kind, with %s live", (liveSessions, words) => {
-    const more = liveSessions === undefined ? {} : { liveSessions };
-    const { summary, text, waitsFor } = waits(new Play().wait(1_000), { capableSessions: 0, ...more });
-    expect(summary).toContain(`Queued and due since ${at(0)} (for 1 s), but no worker can run this kind;`);
-    expect(text).toContain(
-      `No worker can run this kind: ${words} kind "send-mail" from queue "mail". Start one that does.`,
-    );
+    [{}, '(kind "send-mail", queue "mail"). Start one: perdure worker --tasks FILE --queue mail'],
+    [{ kind: "exec" }, '(kind "exec", queue "mail"). Start one: perdure worker --queue mail'],
+    [{ kind: "exec", queue: "default" }, '(kind "exec", queue "default"). Start one: perdure worker'],
+    [
+      { kind: "exec", labels: { zone: "b c", "runtime/python": "yes" } },
+      '(kind "exec", queue "mail", label "zone=b c", label "runtime/python=yes"). Start one: perdure worker --queue mail --label \'zone=b c\' --runtime python',
+    ],
+    [
+      { kind: "http", labels: { "resource/cpu": "999000", gpu: "a" } },
+      '(kind "http", queue "mail", label "gpu=a", 999 cpus). Start one that is large enough: perdure worker --queue mail --label gpu=a',
+    ],
+    [
+      { kind: "exec", queue: "run-0123456789abcdef" },
+      '(kind "exec", queue "run-0123456789abcdef"). Its queue is private to `perdure run`; to run it now, start `perdure up`.',
+    ],
+  ])("shows that no live worker takes it, and which one to start: %j", (parts, words) => {
+    const { summary, text, waitsFor } = waits(new Play({}, parts).wait(1_000), { capableSessions: 0, liveSessions: 2 });
+    expect(summary).toContain(`Queued and due since ${at(0)} (for 1 s), but no live worker takes it;`);
+    expect(text.split("\n")).toContain(`No live worker takes this job ${words}`);
     expect(waitsFor).toEqual(["no_worker"]);
   });
 
-  it("shows that it is too large for all of them, or that they have no capacity left", () => {
-    const labels = { "resource/cpu": "999000", gpu: "a" };
-    const big = new Play({}, { labels }).wait(10);
-    const none = waits(big, { capableSessions: 0, liveSessions: 2 });
-    expect(none.summary).toContain("but no worker can run this kind and size;");
-    expect(none.text).toContain(
-      'No worker can run this kind and size: none of 2 live workers takes kind "send-mail" from queue "mail" with the label "gpu=a" and 999 cpus. Start one that does.',
-    );
+  it("shows that the workers that could run it may have no capacity left", () => {
+    const big = new Play({}, { labels: { "resource/cpu": "999000" } }).wait(10);
     expect(waits(big, { capableSessions: 1, liveSessions: 2 }).text).toContain(
       "They are busy, or their hosts have less than 999 cpus free, or about to take it.",
     );
-  });
-
-  it("shows that no worker is live", () => {
-    const { text } = waits(new Play(), { capableSessions: 0, liveSessions: 0 });
-    expect(text).toContain("No worker can run this kind: there are no live workers. Start one that takes kind");
   });
 
   it("shows that workers are busy, as far as known", () => {
@@ -998,14 +996,16 @@ describe("any history", () => {
     const events = [{ ...event, seq: 1, jobId: "job_1", n: 1, at: T0 }] as JobEvent[];
     const explained = explain({ events, now: T0 + 5, capableSessions: 0, liveSessions: 2 });
     expect(explained.text).toContain("priority 0, timeout 2 min, deadline ");
-    expect(explained.text).toContain('takes kind "train" from queue "gpu" with the labels "gpu=a100", "zone=b".');
+    expect(explained.text).toContain(
+      'No live worker takes this job (kind "train", queue "gpu", label "gpu=a100", label "zone=b"). Start one: perdure worker --tasks FILE --queue gpu --label gpu=a100 --label zone=b',
+    );
     const one = { ...event, data: { ...event.data, labels: { gpu: "a100" } } };
     const single = explain({
       events: [{ ...one, seq: 1, jobId: "job_1", n: 1, at: T0 }] as JobEvent[],
       now: T0 + 5,
       capableSessions: 0,
     });
-    expect(single.text).toContain('with the label "gpu=a100"');
+    expect(single.text).toContain('queue "gpu", label "gpu=a100").');
   });
 });
 

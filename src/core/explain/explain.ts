@@ -2,7 +2,7 @@
 import { attemptText } from "../decision/budget.ts";
 import { SUSPECT_STREAK } from "../decision/evidence.ts";
 import { counted, quoted, showAt, showSpan, showText } from "../format.ts";
-import { RESOURCE_PREFIX, resourcesIn, showResources } from "../input/resources.ts";
+import { resourcesIn, showResources } from "../input/resources.ts";
 import type { JobEvent } from "../job/event.ts";
 import type { FailReason, JobProgressFields, JobState } from "../job/job.ts";
 import type { Policy, PresetName } from "../policy/policy.ts";
@@ -10,6 +10,7 @@ import type { PolicySources } from "../policy/policy-sources.ts";
 import { type AttemptHistory, failureText } from "./attempt-text.ts";
 import { adviceOn, because, type CommandOrigin, isDecided, originText, type RetryWithLine } from "./decision-text.ts";
 import { type JobHistory, readHistory } from "./history.ts";
+import { noWorkerText } from "./worker-command.ts";
 
 // Pure: the same history at the same instant gives the same text. The events must be all events of one job, in order;
 // otherwise `explain` throws what `foldEvents` throws.
@@ -296,7 +297,7 @@ function waitText(job: JobProgressFields, events: readonly JobEvent[], context: 
   }
   if (capableSessions === 0) {
     reasons.push("no_worker");
-    lines.push(noWorker(context));
+    lines.push(noWorkerText(context));
   }
   if (reasons.length === 0) {
     reasons.push("busy");
@@ -347,34 +348,11 @@ function setsRunAt(event: JobEvent): boolean {
   return ["job.submitted", "job.rescheduled", "job.redriven", "job.unblocked"].includes(event.name);
 }
 
-function dueNow(job: JobProgressFields, reasons: readonly WaitReason[], { now, queue, labels }: WaitContext): string {
+function dueNow(job: JobProgressFields, reasons: readonly WaitReason[], { now, queue }: WaitContext): string {
   const due = `Queued and due ${since(job.runAt, now)}`;
   if (reasons[0] === "paused") return `${due}, but queue ${quoted(queue)} is paused`;
   if (reasons[0] !== "no_worker") return `${due}, waiting for a free worker`;
-  return `${due}, but ${noneWords(labels)}`;
-}
-
-function noWorker({ kind, queue, labels, liveSessions }: WaitContext): string {
-  const wanted = `kind ${quoted(kind)} from queue ${quoted(queue)}${withLabels(labels)}`;
-  const none = noneWords(labels);
-  const sentence = `${none[0]?.toUpperCase()}${none.slice(1)}`;
-  if (liveSessions === 0) return `${sentence}: there are no live workers. Start one that takes ${wanted}.`;
-  const live = liveSessions === undefined ? "no live worker" : `none of ${counted(liveSessions, "live worker")}`;
-  return `${sentence}: ${live} takes ${wanted}. Start one that does.`;
-}
-
-/** A job may be too large for every worker of its kind. */
-function noneWords(labels: Readonly<Record<string, string>>): string {
-  return resourcesIn(labels) === null ? "no worker can run this kind" : "no worker can run this kind and size";
-}
-
-function withLabels(labels: Readonly<Record<string, string>>): string {
-  const own = Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
-  const pairs = own.map(([name, value]) => quoted(`${name}=${value}`));
-  const named = pairs.length === 0 ? [] : [`${pairs.length === 1 ? "the label" : "the labels"} ${pairs.join(", ")}`];
-  const needs = resourcesIn(labels);
-  const size = needs === null ? [] : [showResources(needs)];
-  return named.length + size.length === 0 ? "" : ` with ${[...named, ...size].join(" and ")}`;
+  return `${due}, but no live worker takes it`;
 }
 
 function busy({ kind, queue, labels, capableSessions, liveSessions }: WaitContext): string {

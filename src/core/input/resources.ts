@@ -24,6 +24,8 @@ export interface Resources {
 
 /** The prefix of reserved labels. */
 export const RESOURCE_PREFIX = "resource/";
+/** Prefix of the labels of a worker's runtimes; jobs that need a runtime require the label. */
+export const RUNTIME_PREFIX = "runtime/";
 export const CPU_LABEL = "resource/cpu";
 export const MEMORY_LABEL = "resource/memory";
 /** The capacity of the host, where the worker has less. */

@@ -1,0 +1,44 @@
+/** What a job that no live worker takes needs: the options of a worker for it, and a sentence with the command to start. */
+import { quoted, shellWord, showText } from "../format.ts";
+import { RESOURCE_PREFIX, RUNTIME_PREFIX, resourcesIn, showResources } from "../input/resources.ts";
+import { isRunQueue } from "../names.ts";
+
+type Labels = Readonly<Record<string, string>>;
+
+/** ` --runtime python --label zone=b`: the options that give a worker these labels; the needs of cpu and memory are left out. */
+export function labelOptions(labels: Labels): string {
+  const options = labelsBesideSize(labels).map(([name, value]) =>
+    name.startsWith(RUNTIME_PREFIX) && value === "yes"
+      ? ` --runtime ${shellWord(name.slice(RUNTIME_PREFIX.length))}`
+      : ` --label ${shellWord(`${name}=${value}`)}`,
+  );
+  return options.join("");
+}
+
+export function labelsBesideSize(labels: Labels): [string, string][] {
+  return Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
+}
+
+interface JobNeeds {
+  readonly kind: string;
+  readonly queue: string;
+  readonly labels: Labels;
+}
+
+/** `No live worker takes this job (kind "exec", queue "mail"). Start one: perdure worker --queue mail`. A job may be too large
+ *  for every worker of its kind, which the number of workers alone does not show. */
+export function noWorkerText({ kind, queue, labels }: JobNeeds): string {
+  const needs = resourcesIn(labels);
+  const named = labelsBesideSize(labels).map(([name, value]) => `label ${quoted(`${name}=${value}`)}`);
+  const size = needs === null ? [] : [showResources(needs)];
+  const job = [`kind ${quoted(kind)}`, `queue ${quoted(queue)}`, ...named, ...size].join(", ");
+  const none = `No live worker takes this job (${job}).`;
+  if (isRunQueue(queue)) return `${none} Its queue is private to \`perdure run\`; to run it now, start \`perdure up\`.`;
+  const tasks = BUILT_IN.has(kind) ? "" : " --tasks FILE";
+  const options = `${queue === "default" ? "" : ` --queue ${shellWord(queue)}`}${labelOptions(labels)}`;
+  const start = needs === null ? "Start one" : "Start one that is large enough";
+  return `${none} ${start}: perdure worker${tasks}${showText(options, 1_000)}`;
+}
+
+/** Kinds that every worker takes unless it is set to others; any other is a task of a module. */
+const BUILT_IN: ReadonlySet<string> = new Set(["exec", "http"]);
