@@ -1,5 +1,6 @@
 /** Outcomes that a worker reports by itself: for timeouts, stop requests, and reports that were refused. */
 import { failure } from "../core/decision/failure.ts";
+import { showMs } from "../core/duration.ts";
 import type { Report, ReportedOutcome } from "../core/worker-protocol.ts";
 import type { AttemptRun, StopCause } from "./attempt-run.ts";
 
@@ -19,7 +20,7 @@ export function isMinimal({ outcome }: Report): boolean {
 }
 
 export function timedOut(run: AttemptRun): ReportedOutcome {
-  const message = `timed out after ${run.job.timeoutMs} ms`;
+  const message = `timed out after ${showMs(run.job.timeoutMs ?? 0)}`;
   return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
 }
 

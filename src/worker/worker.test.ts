@@ -75,7 +75,7 @@ describe("timeout and cancel", () => {
     const [first] = await bench.attempts(id);
     expect(first).toMatchObject({
       outcome: "timeout",
-      failure: { kind: "timeout", message: "timed out after 3000 ms" },
+      failure: { kind: "timeout", message: "timed out after 3 s" },
     });
   });
 

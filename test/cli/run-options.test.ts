@@ -62,10 +62,10 @@ describe("what is retried", () => {
     expect(ending).toMatchObject({ state: "failed", exitCode: runs.at(-1) });
   });
 
-  it("can be stopped by --stop-when: the attempt line ends with giving up, and explain names the condition", async () => {
+  it("can be stopped by --stop-when: the attempt line gives the reason, and explain names the condition", async () => {
     const place = newPlace();
     const { stderr } = await scriptAt(place, [...FAST, "--stop-when", "{{ exit_code == 7 }}"], "exit 7");
-    expect(stderr).toMatch(/^attempt 1\/5 failed: exit code 7; giving up$/m);
+    expect(stderr).toMatch(/^attempt 1\/5 failed: exit code 7; not retried: stopWhen is true$/m);
     expect((await perdureAt(place, ["explain", idIn({ stderr })])).stdout).toContain("stopWhen");
   });
 

@@ -34,7 +34,7 @@ describe.skipIf(!hasScript)("a terminal", () => {
     expect(code).toBe(3);
     expect(uncoloured(stdout)).not.toMatch(DANGEROUS);
     expect(stdout.split(SHOWN)).toHaveLength(4);
-    expect(stdout).toContain(`attempt 1/1 failed: exit code 3 (${SHOWN}); giving up`);
+    expect(stdout).toContain(`attempt 1/1 failed: exit code 3 (${SHOWN}); no attempts left`);
   });
 
   it("gets none in the object of --json either, and its values are unchanged", async () => {

@@ -35,7 +35,7 @@ describe("perdure run on a server", () => {
     expect(lines[1]).toBe("err 1");
     expect(lines[2]).toMatch(/^attempt 1\/2 failed: exit code 7 \(err 1\); retrying in /);
     expect(lines[3]).toBe("err 2");
-    expect(lines[4]).toBe("attempt 2/2 failed: exit code 7 (err 2); giving up");
+    expect(lines[4]).toBe("attempt 2/2 failed: exit code 7 (err 2); no attempts left");
     expect(lines[5]).toMatch(new RegExp(`^${id}: failed \\(exhausted\\) after 2 attempts, `));
   }, 120_000);
 

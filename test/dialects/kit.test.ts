@@ -19,7 +19,7 @@ describe.each(STORES)("the stage on %s", (store) => {
     expect(await stage.run(id, "ok")).toMatchObject({ state: "succeeded", attempt: 4, result: { exitCode: 0 } });
     const { attempts, events, workerName } = await stage.parts(id);
     expect(attempts.map(({ failure }) => failure?.message ?? null)).toEqual([
-      ...["exit code 7: why", "timed out after 30000 ms", "out of memory: killed by the system", null],
+      ...["exit code 7: why", "timed out after 30 s", "out of memory: killed by the system", null],
     ]);
     expect(workerName(attempts[2]?.session ?? "")).toBe("another");
     expect(events.at(-1)).toMatchObject({ name: "attempt.succeeded" });

@@ -8,6 +8,7 @@ import type { constants } from "node:os";
 import { onTestFinished } from "vitest";
 import { readYaml } from "../../src/cli/yaml/read.ts";
 import { failure } from "../../src/core/decision/failure.ts";
+import { showMs } from "../../src/core/duration.ts";
 import type { JobEvent } from "../../src/core/job/event.ts";
 import { isTerminal, type Usage } from "../../src/core/job/job.ts";
 import type { JobInfo } from "../../src/core/job/views.ts";
@@ -366,7 +367,7 @@ function outcomeOf(play: Exclude<Play, "lost" | "gone">, job: JobInfo): Reported
     return { kind: "completed", result: JSON.stringify(result) };
   }
   if (play === "timeout") {
-    const message = `timed out after ${job.timeoutMs} ms`;
+    const message = `timed out after ${showMs(job.timeoutMs ?? 0)}`;
     return { kind: "timeout", failure: failure({ kind: "timeout", name: "TimeoutError", message }) };
   }
   if (play === "interrupted") return { kind: "interrupted" };

@@ -23,7 +23,7 @@ describe.each(STORES)("a NoETL task on %s", (store) => {
     expect(await stage.run(id, "timeout")).toMatchObject({ state: "failed", reason: "timeout" });
     const shown = await events(stage, id);
     expect(shown.slice(1, 3).map(line)).toEqual([
-      'action_error (attempt=1, error="timed out after 30000 ms")',
+      'action_error (attempt=1, error="timed out after 30 s")',
       "step_retry (attempt=1, delay=1.0s)",
     ]);
     expect(shown.at(-3)?.event_type).toBe("step_retry_exhausted");

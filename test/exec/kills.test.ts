@@ -39,7 +39,7 @@ describe("a tree that ignores SIGTERM", () => {
     const { bench, job, mark } = await start({ timeout: "4s", grace: "500ms" });
     const { last, job: info } = await bench.ended(job);
     expect(info).toMatchObject({ state: "failed", reason: "timeout" });
-    expect(last.failure).toMatchObject({ kind: "timeout", message: "timed out after 4000 ms" });
+    expect(last.failure).toMatchObject({ kind: "timeout", message: "timed out after 4 s" });
     expect((last.endedAt as number) - last.startedAt).toBeGreaterThanOrEqual(4_500);
     expect(alive(mark)).toEqual([]);
   });

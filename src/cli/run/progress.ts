@@ -1,6 +1,8 @@
 /** Progress of `perdure run`: one line for each attempt when it has ended. */
 import type { JobHandle } from "../../core/api/jobs.ts";
+import { matchText } from "../../core/decision/match.ts";
 import { showMs } from "../../core/duration.ts";
+import { lossCount } from "../../core/explain/decision-text.ts";
 import type { Explanation } from "../../core/explain/explain.ts";
 
 export class ProgressPrinter {
@@ -50,7 +52,7 @@ function whatHappened({ outcome, verdict, failure, startedAt, endedAt }: Progres
     case "waiting":
       return "is waiting for its children";
     case "lost":
-      return "lost: its worker exited or was cut off";
+      return "lost";
     case "interrupted":
       return "interrupted by the shutdown of its worker";
     case "released":
@@ -71,15 +73,29 @@ function causeOf(message: string): string {
 function countedAs({ attempt, charge, verdict }: ProgressAttempt): string {
   if (charge === null) return verdict === "retry" || verdict === "block" ? " (not counted as an attempt)" : "";
   const { to, used, limit } = charge;
+  if (to === "workerLost") return verdict === "retry" ? `; not counted towards maxAttempts (${lossCount(charge)})` : "";
   if (to !== "maxAttempts") return ` (not counted as an attempt; ${to} ${used}/${limit})`;
   return used === attempt ? "" : ` (counted as ${used}/${limit})`;
 }
 
-function whatFollows({ verdict, delay }: ProgressAttempt): string {
-  if (verdict === "fail") return "; giving up";
+function whatFollows(attempt: ProgressAttempt): string {
+  const { verdict, delay } = attempt;
+  if (verdict === "fail") return `; ${whyNot(attempt)}`;
   if (verdict !== "retry") return "";
   return `; retrying ${delay === null || delay.delayMs === 0 ? "now" : `in ${showDelay(delay.delayMs)}`}`;
 }
+
+/** Why the job fails with this attempt. Texts that the failure contains are left out. */
+function whyNot({ step, match, charge, because }: ProgressAttempt): string {
+  if (step === "exhausted" && (charge === null || charge.to === "maxAttempts")) return "no attempts left";
+  if (step === "not_retryable" && match !== null && match.by in MATCHED)
+    return `not retried: ${matchText(match)} matched`;
+  if (match?.by === "onUnknown") return "not retried: no rule matched (onUnknown: fail)";
+  return because === null ? "not retried" : `not retried: ${because.replace(/(?:;|, so it is) not retried$/, "")}`;
+}
+
+/** Parts of a policy that match a text or a value of the failure. */
+const MATCHED = { rule: true, preset: true, list: true };
 
 /** With one decimal from a second on, so that delays in a column can be compared. */
 function showDelay(ms: number): string {

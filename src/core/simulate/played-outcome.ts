@@ -3,7 +3,7 @@
 import { nearest } from "../check.ts";
 import { type Failure, failure } from "../decision/failure.ts";
 import type { Outcome } from "../decision/outcome.ts";
-import { toMs } from "../duration.ts";
+import { showMs, toMs } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
 import type { Job } from "../job/job.ts";
 
@@ -127,7 +127,7 @@ function answered(text: string | null): Outcome | null {
 }
 
 function timedOut({ timeoutMs }: Job): Outcome {
-  const message = timeoutMs === null ? "timed out" : `timed out after ${timeoutMs} ms`;
+  const message = timeoutMs === null ? "timed out" : `timed out after ${showMs(timeoutMs)}`;
   return { kind: "timeout", failure: failure({ kind: "timeout", message }) };
 }
 

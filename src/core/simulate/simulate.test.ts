@@ -108,7 +108,7 @@ describe("a step", () => {
     const job = { timeoutMs: 2_000 };
     const { steps, attempts } = played(2, "timeout,ok", { job, takesMs: 500 });
     expect(steps.map(({ tookMs }) => tookMs)).toEqual([2_000, 500]);
-    expect(attempts[0]?.failure?.message).toBe("timed out after 2000 ms");
+    expect(attempts[0]?.failure?.message).toBe("timed out after 2 s");
     expect(played(2, "fail", { job, takesMs: 5_000 }).steps[0]?.tookMs).toBe(2_000);
     expect(played(2, "timeout", { takesMs: 5_000 }).steps[0]).toMatchObject({
       tookMs: 5_000,
