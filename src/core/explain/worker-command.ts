@@ -19,7 +19,7 @@ export function labelsBesideSize(labels: Labels): [string, string][] {
   return Object.entries(labels).filter(([name]) => !name.startsWith(RESOURCE_PREFIX));
 }
 
-interface JobNeeds {
+interface UntakenJob {
   readonly kind: string;
   readonly queue: string;
   readonly labels: Labels;
@@ -27,7 +27,7 @@ interface JobNeeds {
 
 /** `No live worker takes this job (kind "exec", queue "mail"). Start one: perdure worker --queue mail`. A job may be too large
  *  for every worker of its kind, which the number of workers alone does not show. */
-export function noWorkerText({ kind, queue, labels }: JobNeeds): string {
+export function noWorkerText({ kind, queue, labels }: UntakenJob): string {
   const needs = resourcesIn(labels);
   const named = labelsBesideSize(labels).map(([name, value]) => `label ${quoted(`${name}=${value}`)}`);
   const size = needs === null ? [] : [showResources(needs)];

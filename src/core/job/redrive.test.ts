@@ -1,7 +1,14 @@
 import { describe, expect, it } from "vitest";
 import type { BackoffInput, PolicyInput } from "../policy/policy.ts";
 import { resolvePolicy } from "../policy/resolve-policy.ts";
-import { changedTerms, type RedriveChanges, redrivenTerms, toRedriveTerms } from "./redrive.ts";
+import {
+  type ChangedTerms,
+  changedTerms,
+  type RedriveChanges,
+  redrivenTerms,
+  showTerms,
+  toRedriveTerms,
+} from "./redrive.ts";
 
 const termsOf = (retry: PolicyInput) => ({
   policy: resolvePolicy(retry),
@@ -65,5 +72,19 @@ describe("the terms of a redriven job", () => {
     [{ queue: "other" }, /redrive\.queue/],
   ])("%j is refused", (changes, message) => {
     expect(() => toRedriveTerms(changes as RedriveChanges)).toThrow(message);
+  });
+});
+
+describe("changed terms as text", () => {
+  const { backoff } = resolvePolicy({ backoff: { initial: "1s", max: "5m", jitter: 0.25 } });
+  it.each<[ChangedTerms, string]>([
+    [
+      { policy: { maxAttempts: 1_000, backoff } },
+      "maxAttempts 1000, backoff (1 s, 2 s, 4 s, … capped at 5 min, ±25 %)",
+    ],
+    [{ policy: { backoff }, timeoutMs: 1_000 }, "backoff (1 s, 2 s, 4 s, … capped at 5 min, ±25 %), timeout 1 s"],
+    [{ policy: { backoff: { type: "none" } } }, "backoff (none, at once)"],
+  ])("%j", (changed, text) => {
+    expect(showTerms(changed)).toBe(text);
   });
 });

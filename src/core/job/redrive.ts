@@ -3,6 +3,7 @@
 
 import { asInteger, asObject, checkOptions, deepFreeze } from "../check.ts";
 import { type Amount, hasBudget, raised } from "../decision/budget.ts";
+import { delaysText } from "../decision/delays-text.ts";
 import { asSpan, type Duration, showMs, toInstant } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
 import { quoted, showAt, showText } from "../format.ts";
@@ -114,13 +115,23 @@ export function changedTerms(before: JobTerms, after: JobTerms): ChangedTerms | 
 export function showTerms({ policy = {}, timeoutMs, priority, expireInMs, deadlineAt }: ChangedTerms): string {
   const span = (name: string, ms: number | null | undefined) => (ms == null ? [] : [`${name} ${showMs(ms)}`]);
   return [
-    ...Object.entries(policy).map(([name, value]) => showField(name, value)),
+    ...Object.entries(policy).map(([name, value]) =>
+      name === "backoff" && policy.backoff !== undefined
+        ? `backoff (${delaysText(policy.backoff, retriesOf(policy))})`
+        : showField(name, value),
+    ),
     ...span("timeout", timeoutMs),
     ...(priority === undefined ? [] : [`priority ${priority}`]),
     ...span("expireIn", expireInMs),
     ...(deadlineAt == null ? [] : [`deadline ${showAt(deadlineAt)}`]),
   ].join(", ");
 }
+
+/** Without a change of the attempts, their number is not known here: enough to show the cap. */
+function retriesOf({ maxAttempts = MANY }: Partial<Policy>): number {
+  return maxAttempts > 1 ? maxAttempts - 1 : MANY;
+}
+const MANY = 1_000;
 
 function showField(name: string, value: unknown): string {
   if (name.endsWith("Ms") && typeof value === "number") return `${name.slice(0, -2)} ${showMs(value)}`;
