@@ -74,8 +74,12 @@ function rows(pairs: readonly (readonly [string, string])[]): string[] {
   });
 }
 
-/** Broken into lines at spaces; each line is indented by `indent` spaces. */
+/** Broken into lines at spaces and at newlines; each line is indented by `indent` spaces. */
 function wrapped(text: string, indent: number): string[] {
+  return text.split("\n").flatMap((paragraph) => wrappedParagraph(paragraph, indent));
+}
+
+function wrappedParagraph(text: string, indent: number): string[] {
   const lines: string[] = [];
   let line = "";
   for (const word of text.split(" ")) {

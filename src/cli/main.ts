@@ -33,7 +33,7 @@ export async function main(
     if (code === EXIT.bug) {
       out.note(`${name}: this is a bug in Perdure; please report it with the lines below`);
       io.stderr.write(`${safeText(stackOf(error))}\n`);
-    } else out.note(`${name}: ${(error as Error).message.replace(/^open\.url:/, "--db:")}`); // as the option is called
+    } else out.note(`${name}: ${(error as Error).message.replace(/^open\.url:/, "--db:").replace(/\.$/, "")}`); // as the option is called
     return code;
   }
 }

@@ -80,7 +80,8 @@ const OUTAGES: readonly unknown[] = [
 ] satisfies ErrorCode[];
 
 /** A mistake in something a person wrote: the path of the field, what was given, what is allowed, the nearest known name.
- *  The message is `PATH: must be ALLOWED; got GIVEN` or `PATH: PROBLEM; FIX`.
+ *  The message is `PATH: must be ALLOWED; got GIVEN`, or, where the given value does not show the problem,
+ *  `PATH: PROBLEM; must be ALLOWED` or `PATH: PROBLEM; FIX`.
  *  @example
  *  try {
  *    resolvePolicy({ maxAttempts: 0 });
@@ -123,7 +124,7 @@ interface ConfigErrorParts {
 
 function problemText({ given, allowed, shown, problem, fix }: ConfigErrorParts): string {
   if (problem !== undefined) {
-    const end = fix ?? (allowed === undefined ? null : `expected ${allowed}`);
+    const end = fix ?? (allowed === undefined ? null : `must be ${allowed}`);
     return end === null ? problem : `${problem}; ${end}`;
   }
   if (given === undefined) return `is missing; must be ${allowed}`;

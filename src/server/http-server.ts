@@ -299,7 +299,8 @@ function unreadable(code: string): string {
   return `${head}\r\ncache-control: no-store\r\nx-content-type-options: nosniff\r\n\r\n${body}`;
 }
 
-function checkHost({ host, tls, insecure }: ListenOptions): void {
+/** Refuses an address that other machines reach without encryption. */
+export function checkHost({ host, tls, insecure }: Pick<ListenOptions, "host" | "tls" | "insecure">): void {
   if (tls !== null || insecure || isLoopback(host)) return;
   throw new ConfigError({
     path: "server.host",

@@ -236,7 +236,7 @@ describe.each<TargetKind>(["data", "server"])("an AgentTask on %s", (kind) => {
       [["--role", "wirter", "-f", rolesIn(where)], /ClusterAgentRole "wirter" does not exist.*Did you mean "writer"\?/],
       [
         ["--role", "writer"],
-        /ClusterAgentRole "writer" does not exist; expected a role of a file .* or of the setting agent\.roles/,
+        /ClusterAgentRole "writer" does not exist; must be a role of a file .* or of the setting agent\.roles/,
       ],
       [["-f", rolesIn(where)], /--file requires --role/],
     ] as const) {

@@ -193,9 +193,7 @@ describe("apply", () => {
     writeFileSync(join(dir, "job.yaml"), SAMPLES.opal);
     const { code, stderr } = await ask("apply", "-f", "job.yaml");
     expect(code).toBe(2);
-    expect(stderr).toContain(
-      "job.yaml:1:1: prompt: no engine is configured to run it; expected an engine in the settings",
-    );
+    expect(stderr).toContain("job.yaml:1:1: prompt: no engine is configured to run it; set an engine");
     expect((await server?.call("GET", "/v1/dialects"))?.body).toEqual(DIALECT_DEFAULTS);
     expect(await library.dialectSettings()).toEqual(DIALECT_DEFAULTS);
   });
@@ -231,7 +229,7 @@ describe("apply", () => {
     writeFileSync(join(dir, "p", "actions", "fetch.yaml"), SAMPLES.attune);
     const { code, stderr } = await ask("apply", "-f", "p/actions/fetch.yaml", "-p", "url=x");
     expect(code).toBe(2);
-    expect(stderr).toMatch(/^perdure apply: p\/pack\.yaml:3:3: retry\.base_backoff_secs: must be .*; got -1\./);
+    expect(stderr).toMatch(/^perdure apply: p\/pack\.yaml:3:3: retry\.base_backoff_secs: must be .*; got -1$/m);
   });
 });
 
@@ -247,7 +245,7 @@ const BAD: readonly (readonly [string, string | RegExp])[] = [
   [`prompt: ${"x".repeat(1_100_000)}\n`, "over 1048576 bytes"],
   [
     `step: a\ntype: python\ncode: "${"x".repeat(900_000)}"\n`,
-    "job.yaml:1:1: too much input; expected at most 1048576 bytes",
+    "job.yaml:1:1: too much input; must be at most 1048576 bytes",
   ],
   ["---\n".repeat(3_000), "more than 1000 documents"],
   // Unknown fields, with the nearest known one.

@@ -175,7 +175,7 @@ describe.each(KINDS)("queues on %s", (kind) => {
     const { stdout } = await ask("queues");
     const [head, mail, other] = stdout.split("\n");
     expect(head).toMatch(/^QUEUE +QUEUED +DUE +RUNNING +BLOCKED +SUCCEEDED +FAILED +CANCELLED +PAUSED$/);
-    expect(mail).toMatch(/^mail +2 +1 +0 +0 +0 +0 +0 +for \d+/);
+    expect(mail).toMatch(/^mail +2 +1 +0 +0 +0 +0 +0 +\d+\.?\d* m?s ago/);
     expect(other).toMatch(/^q-x +0 +0 +0 +0 +0 +1 +0$/);
     expect(await askJson("queues", "resume", "mail")).toEqual([{ queue: "mail", paused: false }]);
     expect(await askJson("queues")).toMatchObject([{ queue: "mail", paused: false, due: 1 }, { queue: "q-x" }]);

@@ -72,10 +72,10 @@ describe.each(KINDS)("on %s", (kind) => {
     } else {
       expect(stdout).toMatch(/^ok {6}server +http:\S+ answers$/m);
       expect(stdout).toMatch(/^warning server +the server has version 0\.0\.0-test/m);
-      expect(stdout).toMatch(/^ok {6}token +the token \w{8} \(admin\) may admin in all namespaces$/m);
+      expect(stdout).toMatch(/^ok {6}token +token \w{8} \(admin\) has scope admin in all namespaces$/m);
       expect(stdout).toMatch(/^ok {6}clock +this clock and the server's are [\d.]+ m?s apart$/m);
       expect(stdout).toMatch(/^ok {6}secrets +the server can read its signing secrets$/m);
-      expect(stdout).toMatch(/^ok {6}store +sqlite of the server answers in /m);
+      expect(stdout).toMatch(/^ok {6}store +the server's SQLite database answers in /m);
     }
   });
 
@@ -96,7 +96,7 @@ describe.each(KINDS)("on %s", (kind) => {
       /^warning work +the queue mail is paused for \S+ m?s, with 1 job due\n.*`perdure queues resume mail`/m,
     );
     expect(stdout).toMatch(
-      /^problem work +1 job due for up to .* no live worker takes kind gpu.* from queue default with gpu=yes/m,
+      /^problem work +1 job due, the oldest .* ago, and no live worker takes kind gpu.* from queue default with gpu=yes/m,
     );
     expect(stdout).not.toContain("kind fresh");
     expect(stdout).toMatch(/^note {4}letters +1 dead letter: failed jobs that need attention/m);
@@ -113,9 +113,9 @@ describe.each(KINDS)("on %s, with live workers", (kind) => {
     const { code, stdout } = await ask("doctor");
     expect(code).toBe(0);
     expect(stdout).toMatch(
-      /^warning work +1 job due for .*no live worker takes kind k from queue default with 100000 cpus$/m,
+      /^warning work +1 job due, .*no live worker takes kind k from queue default with 100000 cpus$/m,
     );
-    expect(stdout).toMatch(/^warning work +1 job due for .*no live worker takes kind other from queue default$/m);
+    expect(stdout).toMatch(/^warning work +1 job due, .*no live worker takes kind other from queue default$/m);
     expect(stdout).not.toContain("kind later");
   });
 });
@@ -261,7 +261,7 @@ describe("through a server", () => {
     expect(blind).toMatchObject({ code: 0, lines: expect.stringContaining("note work: not checked: this token") });
     const token = await server?.token({ scopes: ["read"], namespace: "other" });
     const other = await examine(["--server", url, "--namespace", "other"], { cwd, env: { PERDURE_TOKEN: token } });
-    expect(other.lines).toMatch(/^ok token: .* may read in the namespace other$/m);
+    expect(other.lines).toMatch(/^ok token: .* has scope read in the namespace other$/m);
     const astray = await examine(["--server", url], { cwd, env: { PERDURE_TOKEN: token } });
     expect(astray).toMatchObject({ code: 1, lines: expect.stringMatching(/^problem token: .*namespace/m) });
   });
@@ -282,7 +282,7 @@ describe("on PostgreSQL", () => {
     const { code, lines } = await examine([], { cwd, env: { PERDURE_DB: url } });
     expect(code).toBe(1);
     expect(lines).toMatch(/^ok store: .* has schema \d+$/m);
-    expect(lines).toMatch(/^problem work: 1 job due .* takes kind k /m);
+    expect(lines).toMatch(/^problem work: 1 job due, .* takes kind k /m);
     await library.work([idle]);
     await library.work([hopeless]);
     expect((await examine(["--db", url], { cwd })).lines).toMatch(/^ok workers: 2 workers alive$/m);

@@ -54,16 +54,16 @@ describe("a mistake in a file of another system", () => {
     ],
     [
       "name: a\nentrypoint: [a]\nresources: { memory: 999999999t }\n",
-      'b.yaml:3:14: resources.memory: must be bytes, or text such as "512m" or "2g", at most 1024t; got "999999999t".',
+      'b.yaml:3:14: resources.memory: must be bytes, or text such as "512m" or "2g", at most 1024t; got "999999999t"',
     ],
     [
       "argv: [a]\nretry: true\n",
-      "b.yaml:2:1: retry: true does not set the number of attempts; expected a number of attempts such as 5",
+      "b.yaml:2:1: retry: true does not set the number of attempts; must be a number of attempts such as 5",
     ],
     [
       "name: a\nruntime: shell\nentrypoint: actions/a.sh\n",
-      'b.yaml:3:1: entrypoint: "actions/a.sh" does not exist; expected a file beside the action, or below it; a path from ' +
-        "the pack's folder requires a pack.yaml there, with a line such as ref: mypack.",
+      'b.yaml:3:1: entrypoint: "actions/a.sh" does not exist; must be a file beside the action, or below it; a path from ' +
+        "the pack's folder requires a pack.yaml there, with a line such as ref: mypack",
     ],
   ])("is reported with its position: %j", async (text, message) => {
     const { code, stdout, stderr } = await dry(text);
@@ -178,7 +178,7 @@ describe("a note", () => {
     expect(await runWith(argv, { "retry.yaml": "retry: true\n" })).toMatchObject({
       code: 2,
       stderr:
-        "perdure simulate: retry.yaml:1:1: retry: true does not set the number of attempts; expected a number of attempts such as 5, false " +
+        "perdure simulate: retry.yaml:1:1: retry: true does not set the number of attempts; must be a number of attempts such as 5, false " +
         "for one attempt, or an object with a policy, such as { maxAttempts: 5 }. It can be read with --dialect noetl\n",
     });
   });

@@ -35,6 +35,11 @@ describe("logs", () => {
     expect(await ask("logs", id, ...options)).toEqual({ code: 0, stdout, stderr: "" });
   });
 
+  it("of a job without output are a note on stderr", async () => {
+    const quiet = endingOf(await scriptAt(place, ["--json"], "exit 0")).id;
+    expect(await ask("logs", quiet)).toEqual({ code: 0, stdout: "", stderr: "no log output\n" });
+  });
+
   it("as JSON are one document", async () => {
     const { stdout } = await ask("logs", id, "--json", "--attempt", "1");
     expect(JSON.parse(stdout)).toEqual({ id, attempt: 1, stdout: "out 1\n", stderr: "err 1\n", log: null });

@@ -134,7 +134,7 @@ describe("submit an action", () => {
     const { code, stderr } = await submit(cwd, "p.go");
     expect(code).toBe(2);
     expect(stderr).toBe(
-      "perdure submit: packs/p/pack.yaml:3:3: retry.jitter_factor: must be a number from 0 to below 1; got 2.\n",
+      "perdure submit: packs/p/pack.yaml:3:3: retry.jitter_factor: must be a number from 0 to below 1; got 2\n",
     );
   });
 

@@ -34,7 +34,7 @@ const OPTIONS: readonly Mistake[] = [
   [["--backoff="], /: --backoff: must be .*; got ""/],
   [["--backoff-max", "5 years"], /: --backoff-max: must be .*; got "5 years"/],
   [["--backoff-max", "4000d"], /: --backoff-max: must be .*; got "4000d"/],
-  [["--backoff-factor", "0"], /: --backoff-factor: must be .*; got "?0"?\./],
+  [["--backoff-factor", "0"], /: --backoff-factor: must be .*; got "?0"?$/m],
   [["--backoff-factor", "fast"], /: --backoff-factor: must be .*; got "fast"/],
   [["--backoff-factor", "1e3"], /: --backoff-factor: must be .*; got "1e3"/],
   [["--jitter", "1"], /: --jitter: must be .*below 1.*; got 1/],

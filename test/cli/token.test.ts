@@ -1,5 +1,5 @@
 /** `perdure token`, through a server, on a local data directory, and on a PostgreSQL database. */
-import { chownSync, existsSync, lchownSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
+import { chownSync, existsSync, lchownSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it, onTestFinished, vi } from "vitest";
 import { readSecretFile } from "../../src/cli/serve/secret-file.ts";
@@ -279,4 +279,12 @@ describe("the signing secret", () => {
     expect(bad).toMatchObject({ code: 2, stderr: expect.stringMatching(/PERDURE_SECRET: .*32 to 200 characters/) });
     expect(bad.stderr).not.toContain("too-short");
   });
+});
+
+it("is not made for a server whose address is refused", async () => {
+  const dir = newDir();
+  const refused = await perdure(["server", "--host", "0.0.0.0", "--data", join(dir, "data")], { cwd: dir });
+  expect(refused).toMatchObject({ code: 2, stdout: "" });
+  expect(refused.stderr).toMatch(/^perdure server: server\.host: 0\.0\.0\.0 accepts connections [^\n]*\n$/);
+  expect(readdirSync(dir)).toEqual([]);
 });

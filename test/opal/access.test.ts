@@ -107,7 +107,7 @@ describe("opal.anonymous", () => {
   });
 
   it.each(["0.0.0.0", "::", "192.0.2.1", "jobs.example"])("is refused if the server listens on %s", (host) => {
-    expect(() => opalRoutes(options, host)).toThrow(/^opal\.anonymous: .*without a token; expected only if/);
+    expect(() => opalRoutes(options, host)).toThrow(/^opal\.anonymous: .*without a token; it requires a loopback/);
     expect(() => opalRoutes({ ...options, anonymous: false }, host)).not.toThrow();
   });
 

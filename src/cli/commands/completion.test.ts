@@ -89,6 +89,10 @@ describe("perdure completion", () => {
     };
     expect(await run("bash")).toMatchObject({ code: 0, out: expect.stringContaining("complete -o default"), err: "" });
     expect(await run("bsh")).toMatchObject({ code: 2, err: expect.stringContaining('Did you mean "bash"?') });
+    expect(await run("tcsh")).toMatchObject({
+      code: 2,
+      err: expect.stringMatching(/one of bash, zsh, fish; got "tcsh"\n$/),
+    });
     expect(await run()).toMatchObject({ code: 2, err: expect.stringContaining("missing shell") });
   });
 });

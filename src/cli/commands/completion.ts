@@ -1,9 +1,10 @@
 /** `perdure completion`: shell completion scripts for commands and options, generated from the tables that the help uses.
  *  They contain names of those tables only, never data of a user. */
-import { asOneOf } from "../../core/check.ts";
+import { nearest } from "../../core/check.ts";
+import { show } from "../../core/errors.ts";
 import { type CliCommand, type CommandOption, HELP } from "../command.ts";
 import { KEYS } from "../config/settings.ts";
-import { EXIT, missingArgument } from "../exit.ts";
+import { EXIT, missingArgument, valueError } from "../exit.ts";
 
 const SHELLS = ["bash", "zsh", "fish"] as const;
 const USAGE = "perdure completion bash|zsh|fish";
@@ -26,10 +27,21 @@ export const completionOf = (list: readonly { load(): Promise<CliCommand> }[]): 
     const [shell] = given.positionals;
     if (shell === undefined) throw missingArgument("shell", USAGE);
     const commands = await Promise.all(list.map(({ load }) => load()));
-    out.block(completionScript(asOneOf(shell, SHELLS, "shell"), commands));
+    out.block(completionScript(shellOf(shell), commands));
     return EXIT.done;
   },
 });
+
+/** Only a name with the same first letter is suggested: `tcsh` is another shell, and not a misspelt `bash`. */
+function shellOf(given: string): Shell {
+  const shell = SHELLS.find((each) => each === given);
+  if (shell !== undefined) return shell;
+  const near = nearest(
+    given,
+    SHELLS.filter((each) => each[0] === given[0]),
+  );
+  throw valueError("shell", given, `one of ${SHELLS.join(", ")}`, near === null ? "" : `. Did you mean ${show(near)}?`);
+}
 
 export function completionScript(shell: Shell, commands: readonly CliCommand[]): string {
   return { bash, zsh, fish }[shell](commands);

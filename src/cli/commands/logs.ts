@@ -59,10 +59,14 @@ export const logs: CliCommand = {
         return EXIT.done;
       }
       let isEnded = true;
+      let isEmpty = true;
+      const copied = (bytes: AsyncIterable<Uint8Array> | null) =>
+        copyOut(bytes === null ? null : noticed(bytes, () => (isEmpty = false)), context);
       for (const name of streams) {
-        isEnded = await copyOut(await outputs.read(attempt, `${name}.log`), context);
+        isEnded = await copied(await outputs.read(attempt, `${name}.log`));
       }
-      await copyOut(isEnded ? logged : onNewLine(logged), context);
+      await copied(isEnded ? logged : onNewLine(logged));
+      if (isEmpty) context.out.note("no log output");
       return EXIT.done;
     });
   },
@@ -79,6 +83,14 @@ async function* logOf(outputs: JobOutputs, attempt: number): AsyncGenerator<Uint
     if (text === "") return;
     yield Buffer.from(text);
     after = next;
+  }
+}
+
+/** Calls `notice` before each chunk. */
+async function* noticed(bytes: AsyncIterable<Uint8Array>, notice: () => void): AsyncGenerator<Uint8Array> {
+  for await (const chunk of bytes) {
+    notice();
+    yield chunk;
   }
 }
 

@@ -125,6 +125,6 @@ const COLUMNS = [
 function row({ queue, counts, due, pausedAt, paused }: QueueCounts, now: number): TextPiece[] {
   const { queued, running, blocked, succeeded, failed, cancelled } = counts;
   const numbers = [queued, due, running, blocked, succeeded, failed, cancelled].map(String);
-  const since = pausedAt === null ? "yes" : `for ${showSince(pausedAt, now)}`;
+  const since = pausedAt === null ? "yes" : `${showSince(pausedAt, now)} ago`;
   return [queue, ...numbers, paused ? painted("yellow", since) : ""];
 }

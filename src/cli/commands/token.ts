@@ -31,7 +31,7 @@ export const token: CliCommand = {
     "Scopes: read shows jobs, submit submits jobs and changes them, work runs them, admin allows everything. A new token is " +
     "printed on stdout once; only its hash is stored. It is valid for the current namespace, or for all. All servers refuse a " +
     "revoked token within about two seconds.\n" +
-    "rotate-secret replaces the secret that signs session keys and job tokens, in the file of the server on this machine, " +
+    "rotate-secret makes a new secret to sign session keys and job tokens, in the file of the server on this machine, " +
     "which reloads it. Workers and jobs keep running: the old secret is accepted until the grace time is over, or until no " +
     "worker has a session of it. If several servers share a database, copy the file to each before the new secret signs.",
   options: [

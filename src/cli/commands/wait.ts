@@ -87,7 +87,8 @@ async function waitForAll(
   if (given.flag("json")) out.json(infos.flatMap((info) => (info === null ? [] : shownJob(info))));
   if (ends.some((end) => end === "failed" || end === "cancelled")) return EXIT.failed;
   if (!ends.includes("timeout")) return EXIT.done;
-  note(`timeout: ${ends.filter((end) => end === "timeout").length} of ${counted(jobs.length, "job")} had not ended`);
+  const open = ends.filter((end) => end === "timeout").length;
+  note(`timed out: ${open} of ${counted(jobs.length, "job")} ${open === 1 ? "has" : "have"} not ended`);
   return EXIT_CODES.timeout;
 }
 

@@ -86,10 +86,10 @@ export const worker: CliCommand = {
     log("info", "working", { url, session, kinds });
     if (given.flag("json")) out.json({ url, session, kinds, pid: process.pid });
     else out.line(`worker ${session} of ${url} runs ${kinds.join(", ")}`);
-    const why = await Promise.race([requested, handle.drained.then(() => "drained")]);
-    await handle.stop(why === "stdin" ? { grace: 0, force: true } : { grace: config.durationMs("worker.grace") });
+    const signal = await Promise.race([requested, handle.drained.then(() => "drained")]);
+    await handle.stop(signal === "stdin" ? { grace: 0, force: true } : { grace: config.durationMs("worker.grace") });
     release();
-    log("info", "stopped", { why });
+    log("info", "stopped", { signal });
     return exitCode;
   },
 };

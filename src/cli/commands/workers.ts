@@ -85,5 +85,5 @@ function cut(text: string): string {
 
 /** Consecutive failures matter more than their total. */
 function failuresText({ failed, consecutiveFailures }: NonNullable<SessionRow["health"]>): TextPiece {
-  return consecutiveFailures > 1 ? painted("yellow", `${failed} (last ${consecutiveFailures})`) : String(failed);
+  return consecutiveFailures > 1 ? painted("yellow", `${failed} (${consecutiveFailures} in a row)`) : String(failed);
 }

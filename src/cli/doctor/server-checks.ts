@@ -63,7 +63,9 @@ export async function checkToken({ admin }: PerdureClient): Promise<CheckResult[
   try {
     const { id, name, scopes, namespace } = await admin.identity();
     const where = namespace === null ? "all namespaces" : `the namespace ${namespace}`;
-    return [ok(`the token ${id} (${name}) may ${scopes.join(", ")} in ${where}`)];
+    return [
+      ok(`token ${id} (${name}) has ${scopes.length === 1 ? "scope" : "scopes"} ${scopes.join(", ")} in ${where}`),
+    ];
   } catch (error) {
     if (isAbout(error, "unauthorized")) {
       const advice = "set PERDURE_TOKEN, or pass a file with another token as --token-file";
@@ -81,7 +83,8 @@ export async function checkStatus({ admin }: PerdureClient): Promise<CheckResult
     return [problem(`the server refuses writes: ${store}: ${storeFault}`, advice)];
   }
   if (storeTrouble !== null) return [judgeTrouble(store, storeTrouble)];
-  return [ok(`${store} of the server${typeof storeMs === "number" ? ` answers in ${showMs(storeMs)}` : ""}`)];
+  const name = store === "sqlite" ? "SQLite" : "PostgreSQL";
+  return [ok(`the server's ${name} database answers${typeof storeMs === "number" ? ` in ${showMs(storeMs)}` : ""}`)];
 }
 
 function judgeTrouble(store: string, { kind, cause, requests, forMs }: StoreTrouble): CheckResult {

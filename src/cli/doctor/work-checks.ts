@@ -111,7 +111,7 @@ export async function checkQueues({ queues, workers, jobs }: WorkReader, now: nu
   for (const { first, count } of stuck.values()) found.push(unserved(first, count, isMore, now));
   if (found.length > 0) return found;
   if (total === 0) return [ok("no job is due")];
-  return [ok(`${many(total, "job")} due, none for ${showMs(STUCK_MS)} without a worker`)];
+  return [ok(`${many(total, "job")} due; each has a worker or became due less than ${showMs(STUCK_MS)} ago`)];
 }
 
 /** Removes the lanes that a live worker serves. Returns whether there is a live worker. */
@@ -154,7 +154,7 @@ function unserved(
   const many = `${isMore ? "at least " : ""}${count} ${count === 1 ? "job" : "jobs"}`;
   const found = runAt > now - STUCK_MS ? warning : problem;
   return found(
-    `${many} due for up to ${showMs(now - runAt)}, and no live worker takes ${wanted}`,
+    `${many} due, the oldest ${showMs(now - runAt)} ago, and no live worker takes ${wanted}`,
     `start such a worker; see \`perdure explain ${id}\``,
   );
 }

@@ -82,7 +82,7 @@ retry:
     ["- a", "job.yaml:1:1: must be one job, such as `argv: [./backup.sh]`, or `jobs:` with a list of them; got a list"],
     [
       "queue: a",
-      "job.yaml:1:1: kind: it is missing; expected kind, such as exec, http or one of your own, or argv with a command.",
+      "job.yaml:1:1: kind: is missing; set kind, such as exec, http or one of your own, or argv with a command.",
     ],
     ["kind: a\nprioritty: 1", 'job.yaml:2:1: prioritty: unknown field "prioritty"'],
     ["kind: a\nprioritty: 1", 'Did you mean "priority"?'],

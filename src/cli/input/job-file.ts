@@ -100,8 +100,8 @@ export function entryOf(value: unknown, path: string): FileJob["entry"] {
 /** A job of any kind, with its input. */
 function workOf({ kind, input = null }: Fields<string>, path: string): [string, unknown] {
   if (kind === undefined) {
-    const allowed = "kind, such as exec, http or one of your own, or argv with a command";
-    throw new ConfigError({ path: fieldPath(path, "kind"), given: undefined, problem: "it is missing", allowed });
+    const fix = "set kind, such as exec, http or one of your own, or argv with a command";
+    throw new ConfigError({ path: fieldPath(path, "kind"), given: undefined, problem: "is missing", fix });
   }
   const at = fieldPath(path, "input");
   const name = asName(kind, fieldPath(path, "kind"));

@@ -5,6 +5,7 @@ import { dirname, resolve } from "node:path";
 import type { DialectServing } from "../../dialects/cli/dialect-cli.ts";
 import { DIALECT_CLIS, dialectSettingsOf } from "../../dialects/cli/registry.ts";
 import { type OpenedEngine, openEngine } from "../../embedded/open-engine.ts";
+import { checkHost } from "../../server/http-server.ts";
 import type { ServerLog } from "../../server/log.ts";
 import { createServer } from "../../server/server.ts";
 import { TokenBook } from "../../server/tokens.ts";
@@ -40,6 +41,12 @@ export async function startServing(
   log: ServerLog,
   { hasWorkers }: { readonly hasWorkers: boolean },
 ): Promise<RunningServer> {
+  // Before anything is written, such as a signing secret.
+  const listen = {
+    ...{ host: config.text("server.host"), port: config.integer("server.port") },
+    ...{ tls: tlsOf(config, io.cwd), insecure: config.flag("server.insecure") },
+  };
+  checkHost(listen);
   const dir = makeDataDirectory(dataAt(config.text("data"), config.sourceOf("data"), io.cwd));
   const target = storeOf(config, dir, io.cwd);
   const isPostgres = isPostgresUrl(target.url);
@@ -95,10 +102,7 @@ export async function startServing(
     const server = createServer(
       { engine, blobs: outputs, tokens, keys: signing.keys, log, version: version(), storeKind },
       {
-        host: config.text("server.host"),
-        port: config.integer("server.port"),
-        tls: tlsOf(config, io.cwd),
-        insecure: config.flag("server.insecure"),
+        ...listen,
         allowHosts: config.list("server.allowHosts"),
         maxConnections: config.integer("server.maxConnections"),
         maxPerAddress: config.integer("server.maxConnectionsPerAddress"),

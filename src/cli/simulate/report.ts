@@ -54,7 +54,7 @@ function rowOf(step: SimulatedStep, takesTime: boolean): TextPiece[] {
     showMs(startMs),
     takesTime ? showMs(tookMs) : "",
     painted(colourOf(step), outcome),
-    reason === null ? decision : `${decision}: ${reason}`,
+    reason === null ? decision : `${decision} (${reason})`,
     delayMs === null ? "" : showMs(delayMs),
     delayRangeMs === null ? "" : rangeText(delayRangeMs),
     charge === null ? "" : `${charge.to === "maxAttempts" ? "" : `${charge.to} `}${charge.used}/${charge.limit}`,

@@ -46,6 +46,12 @@ describe("YAML text", () => {
     ["a:\n\tb: 1", "f.yaml:2:1: tabs do not indent in YAML; use spaces"],
     ["a: b: c", "f.yaml:1:4: a second colon in one line"],
     ['a: "x', "f.yaml:1:6: something is missing here"],
+    ["kind: [", 'f.yaml:1:8: the "[" is not closed, or its lines are not indented; add "]", or indent them'],
+    ["a: {b: 1", 'f.yaml:1:9: the "{" is not closed'],
+    ["a\nb: 1", "f.yaml:1:1: a key and its colon must be on one line"],
+    ["a: &x &y 1", "f.yaml:1:7: two anchors (&name) for one value"],
+    ['a: "\\q"', "f.yaml:1:5: unknown escape after a backslash"],
+    ["{a: 1} x", "f.yaml:1:8: unexpected text here"],
     ["? [a]\n: b", "f.yaml:1:3: a key must be text"],
     ["&a x: 1\n*a : 2", "f.yaml:2:1: a key must be text"],
     [

@@ -214,6 +214,11 @@ const ADVICE: Readonly<Record<string, string>> = {
   BLOCK_AS_IMPLICIT_KEY: "a second colon in one line; put quotes around the value, or begin a new line",
   BAD_SCALAR_START: "a value cannot begin with this character; put quotes around it",
   KEY_OVER_1024_CHARS: "a key of more than 1024 characters; shorten it",
+  MULTILINE_IMPLICIT_KEY: "a key and its colon must be on one line; a colon may be missing here",
+  UNEXPECTED_TOKEN: "unexpected text here; remove it, or put quotes around the whole value",
+  MULTIPLE_ANCHORS: "two anchors (&name) for one value; keep one",
+  MULTIPLE_TAGS: "two tags (!name) for one value; remove them",
+  BAD_DQ_ESCAPE: "unknown escape after a backslash; write two backslashes, or use single quotes",
   NON_STRING_KEY: NOT_A_TEXT_KEY,
   RESOURCE_EXHAUSTION: TOO_DEEP,
 };
@@ -221,6 +226,11 @@ const ADVICE: Readonly<Record<string, string>> = {
 function plainYamlError({ code, message }: { code: string; message: string }): string {
   const short = message.replaceAll(/\s+/g, " ").slice(0, 200);
   if (code === "TAG_RESOLVE_FAILED") return `unknown tag (${short}); remove it`;
+  const [, end] = /^Flow .* end with a ([\]}])/.exec(short) ?? [];
+  if (end !== undefined) {
+    const begin = end === "]" ? "[" : "{";
+    return `the "${begin}" is not closed, or its lines are not indented; add "${end}", or indent them`;
+  }
   return ADVICE[code] ?? `not valid YAML (${short}); fix it there`;
 }
 

@@ -58,7 +58,7 @@ describe("short forms", () => {
 
   it("true is refused, since it does not set the number of attempts", () => {
     expect(refusal(true, "task.retry").message).toBe(
-      "task.retry: true does not set the number of attempts; expected a number of attempts such as 5, false for one attempt, or an object " +
+      "task.retry: true does not set the number of attempts; must be a number of attempts such as 5, false for one attempt, or an object " +
         "with a policy, such as { maxAttempts: 5 }.",
     );
   });

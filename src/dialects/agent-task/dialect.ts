@@ -111,12 +111,12 @@ function argvOf({ command, args, prompt }: AgentSpec, { settings }: ReadContext)
   const agent = command ?? settings.agent.command;
   if (agent === null) {
     const problem = "no command to run";
-    const allowed = "spec.command, or the setting agent.command, which runs all tasks without one";
-    throw new ConfigError({ path: "spec", given: undefined, allowed, problem });
+    const fix = "set spec.command, or the setting agent.command, which runs all tasks without one";
+    throw new ConfigError({ path: "spec", given: undefined, fix, problem });
   }
   if (command === null && prompt === null) {
-    const allowed = "a prompt, or a command that needs none";
-    throw new ConfigError({ path: "spec", given: undefined, allowed, problem: "no prompt" });
+    const fix = "set a prompt, or a command that needs none";
+    throw new ConfigError({ path: "spec", given: undefined, fix, problem: "no prompt" });
   }
   return [...agent, ...args];
 }

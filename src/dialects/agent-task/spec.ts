@@ -186,7 +186,7 @@ function readEnv(value: unknown, path: string): Record<string, string> {
       throw new ConfigError({
         path: nameAt,
         given: name,
-        allowed: "each name once",
+        fix: "use each name once",
         problem: `${show(name)} is given twice`,
       });
     }

@@ -198,8 +198,8 @@ function refOf(fields: Fields<string>, pack: AttunePack | null): string {
     given(fields, key) ? actionRef(fields[key], key, pack?.ref ?? null) : null,
   );
   if (byRef == null && byName == null) {
-    const allowed = "name, or ref with the pack as prefix";
-    throw new ConfigError({ path: fieldPath("", "name"), given: undefined, problem: "is missing", allowed });
+    const fix = "set name, or ref with the pack as prefix";
+    throw new ConfigError({ path: fieldPath("", "name"), given: undefined, problem: "is missing", fix });
   }
   if (byRef == null || byName == null) return (byRef ?? byName) as string;
   if (byRef === byName || byRef.endsWith(`.${byName}`)) return byRef;

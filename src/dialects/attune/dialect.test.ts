@@ -225,7 +225,7 @@ describe("parameters", () => {
   });
 
   it.each<[object, Record<string, unknown>, string, RegExp]>([
-    [flat, {}, "parameters.url", /"url" is required; expected a text, as in -p url=VALUE/],
+    [flat, {}, "parameters.url", /"url" is required; must be a text, as in -p url=VALUE/],
     [schema, {}, "parameters.properties.url", /is required/],
     [flat, { url: 3 }, "parameters.url", /must be a text; got 3/],
     [flat, { url: "u", tries: "four" }, "parameters.tries", /must be a whole number.*; got "four"/],

@@ -72,7 +72,7 @@ function schemaOf(value: unknown, path: string): Parameters {
     const known = Object.keys(properties);
     throw new ConfigError({
       ...{ path: `${requiredAt}[${index}]`, given: name, problem: `${show(name)} is not among the properties` },
-      ...{ allowed: known.join(", ") || "none", nearest: nearest(name, known) },
+      ...{ fix: `known properties: ${known.join(", ") || "none"}`, nearest: nearest(name, known) },
     });
   }
   const more = schema.additionalProperties;
@@ -164,7 +164,7 @@ function refuseUnknown([other]: readonly (readonly [string, unknown])[], known: 
   const [name] = other;
   throw new ConfigError({
     ...{ path, given: name, problem: `unknown parameter ${show(name)}`, nearest: nearest(name, known) },
-    allowed: known.join(", ") || "none: the action has no parameters",
+    fix: known.length === 0 ? "the action has no parameters" : `known parameters: ${known.join(", ")}`,
   });
 }
 

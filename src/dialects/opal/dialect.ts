@@ -79,8 +79,8 @@ function read(document: unknown, context: ReadContext): Reading {
 
 function engineOf({ engine }: OpalFileSettings): readonly string[] {
   if (engine !== null) return engine;
-  const allowed = "an engine in the settings: opal.engine, or PERDURE_OPAL_ENGINE in the environment";
-  throw new ConfigError({ path: "prompt", given: null, problem: "no engine is configured to run it", allowed });
+  const fix = "set an engine: opal.engine, or PERDURE_OPAL_ENGINE in the environment";
+  throw new ConfigError({ path: "prompt", given: null, problem: "no engine is configured to run it", fix });
 }
 
 function fileOf(given: unknown, { bytes }: ReadContext): { name: string; base64: string } {

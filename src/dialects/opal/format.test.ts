@@ -83,7 +83,7 @@ describe("Policy Defaults (Production-Grade)", () => {
 
   it("a lease below the default of its renewal is refused with both numbers", () => {
     expect(() => opalSettings({ OPAL_LEASE_TTL_SECS: "3" })).toThrow(
-      "OPAL_LEASE_RENEW_SECS: it is 5, and OPAL_LEASE_TTL_SECS is 3; expected less than OPAL_LEASE_TTL_SECS; set both.",
+      "OPAL_LEASE_RENEW_SECS: it is 5, and OPAL_LEASE_TTL_SECS is 3; must be less than OPAL_LEASE_TTL_SECS; set both.",
     );
   });
 

@@ -50,7 +50,7 @@ export function checkAnonymous(anonymous: boolean, host: string): void {
   throw new ConfigError({
     path: "opal.anonymous",
     given: true,
-    allowed: "only if the server listens on a loopback address, such as 127.0.0.1",
+    fix: "it requires a loopback address, such as 127.0.0.1",
     problem: `the server listens on ${host}, where any caller could run the engine without a token`,
   });
 }
