@@ -30,7 +30,7 @@ export function policyBudgetText({ budget: { tokens, costUsd } }: Policy): strin
 }
 
 export function usageText({ tokensIn, tokensOut, costUsd }: Usage): string {
-  const tokens = tokensIn + tokensOut === 0 ? [] : [`${tokensIn} tokens in, ${tokensOut} out`];
+  const tokens = tokensIn + tokensOut === 0 ? [] : [`${counted(tokensIn, "token")} in, ${tokensOut} out`];
   return [...tokens, ...(costUsd === 0 ? [] : [`${money(costUsd)} USD`])].join(", ") || "nothing";
 }
 
@@ -43,7 +43,7 @@ export function usedBy({ usage, liveUsage }: JobInfo): Usage | null {
 export function usageFact(job: JobInfo): string | null {
   const used = usedBy(job);
   if (used === null) return null;
-  const all = `${used.tokensIn} tokens in, ${used.tokensOut} out, ${money(used.costUsd)} USD`;
+  const all = `${counted(used.tokensIn, "token")} in, ${used.tokensOut} out, ${money(used.costUsd)} USD`;
   return job.liveUsage === null ? all : `${all}; of which ${usageText(job.liveUsage)} by the running attempt`;
 }
 

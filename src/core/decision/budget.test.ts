@@ -119,6 +119,7 @@ describe("what is left of a budget", () => {
   it.each([
     [{ tokens: null, costUsd: null }, "no limit"],
     [{ tokens: 1_000, costUsd: null }, "1000 tokens"],
+    [{ tokens: 1, costUsd: null }, "1 token"],
     [{ tokens: 1_000, costUsd: 1 }, "1000 tokens and 1 USD"],
   ])("is shown beside its limit: %j", (limit, text) => {
     expect(limitText(limit)).toBe(text);

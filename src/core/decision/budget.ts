@@ -247,7 +247,10 @@ export function budgetText(budget: BudgetNow): string {
 
 /** `1 USD`, `1000 tokens and 1 USD`, or `no limit`. */
 export function limitText({ tokens, costUsd }: BudgetLimit): string {
-  const parts = [...(tokens === null ? [] : [`${tokens} tokens`]), ...(costUsd === null ? [] : [`${costUsd} USD`])];
+  const parts = [
+    ...(tokens === null ? [] : [counted(tokens, "token")]),
+    ...(costUsd === null ? [] : [`${costUsd} USD`]),
+  ];
   return parts.length === 0 ? "no limit" : parts.join(" and ");
 }
 
