@@ -49,7 +49,7 @@ describe("the line of an attempt", () => {
     ],
     [
       { ...NOT_RETRIED, match: { by: "invalidInput" }, because: "it could not be started; not retried" },
-      "attempt 2/5 failed: exit code 7; not retried: it could not be started",
+      "attempt 2/5 failed: exit code 7; not retried",
     ],
     [
       { ...NOT_RETRIED, match: { by: "onUnknown" } },

@@ -91,7 +91,9 @@ function whyNot({ step, match, charge, because }: ProgressAttempt): string {
   if (step === "not_retryable" && match !== null && match.by in MATCHED)
     return `not retried: ${matchText(match)} matched`;
   if (match?.by === "onUnknown") return "not retried: no rule matched (onUnknown: fail)";
-  return because === null ? "not retried" : `not retried: ${because.replace(/(?:;|, so it is) not retried$/, "")}`;
+  // The failure itself shows that the command could not be started.
+  if (because === null || because.endsWith("; not retried")) return "not retried";
+  return `not retried: ${because.replace(/, so it is not retried$/, "")}`;
 }
 
 /** Parts of a policy that match a text or a value of the failure. */
