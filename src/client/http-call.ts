@@ -82,7 +82,7 @@ export class ClientHttpLink {
     const opened = await this.#open(name, options);
     try {
       const text = await this.#text(name, opened.response);
-      return parseReply(this.base, opened.response.headers.get("content-type"), text);
+      return parseReply(this.base, opened.response.status, opened.response.headers.get("content-type"), text);
     } finally {
       opened.stop();
     }

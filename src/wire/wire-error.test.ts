@@ -42,12 +42,19 @@ describe("a reply that is not a success", () => {
     // Of another program.
     [404, "<html>", "not_found", NO, NO, YES],
     [302, "", "not_found", NO, NO, YES],
+    // Of a gateway with codes of its own.
+    [404, ours("NO_ROUTE"), "NO_ROUTE", NO, NO, YES],
+    [502, ours("NO_UPSTREAM"), "server_unreachable", NO, YES, YES],
   ])("of status %i and %s", (status, text, code, once, again, later) => {
     expect(verdict(replied(status, text))).toEqual({ code, once, again, later });
   });
 
   it("tells a session that is over from an address that is wrong, and a request that is refused from its sender", () => {
-    expect([replied(404, ours("not_found")), replied(404, "<html>")].map(isGone)).toEqual([true, false]);
+    expect([ours("not_found"), "<html>", ours("NO_ROUTE")].map((text) => isGone(replied(404, text)))).toEqual([
+      YES,
+      NO,
+      NO,
+    ]);
     expect([replied(409, ours("lease_lost")), replied(409, ours("wrong_state"))].map(isGone)).toEqual([true, false]);
     expect([400, 413, 403, 503].map((status) => isRefused(replied(status, ours("any"))))).toEqual([YES, YES, NO, NO]);
   });
@@ -73,11 +80,14 @@ describe("a call without a reply", () => {
 });
 
 it("a reply is parsed by what it holds; one that is cut is not another program's", () => {
-  expect(parseReply(URL, "text/plain", '{"a":1}')).toEqual({ a: 1 });
-  expect(parseReply(URL, null, "")).toBeUndefined();
+  expect(parseReply(URL, 200, "text/plain", '{"a":1}')).toEqual({ a: 1 });
+  expect(parseReply(URL, 204, null, "")).toBeUndefined();
+  expect(() => parseReply(URL, 200, "application/json", "")).toThrow(
+    "an empty reply, which is not a reply of a Perdure server",
+  );
   const thrown = (type: string) => {
     try {
-      return parseReply(URL, type, '{"a":');
+      return parseReply(URL, 200, type, '{"a":');
     } catch (error) {
       return (error as WireError).code;
     }

@@ -1,7 +1,7 @@
 /** Errors of failed calls to a server: an error reply, or no complete reply. The same for the SDK and for workers;
  *  whether and when a call is repeated is in `repeat.ts`. */
 import { type ErrorReply, isLater } from "../contract/wire.ts";
-import { type ErrorCode, PerdureError } from "../core/errors.ts";
+import { ERROR_CODES, type ErrorCode, PerdureError } from "../core/errors.ts";
 
 interface WireFacts {
   /** Status of the reply; null without one. */
@@ -81,9 +81,10 @@ export function notOurs(server: string, what: string, status: number | null = nu
   return new WireError("not_found", message, { status, mayBeDone: true, isWrongAddress: true });
 }
 
-/** The value of a successful reply; undefined for an empty one. */
-export function parseReply<T>(server: string, contentType: string | null | undefined, text: string): T {
-  if (text === "") return undefined as T;
+/** The value of a successful reply; undefined for one without content (204). */
+export function parseReply<T>(server: string, status: number, contentType: string | null | undefined, text: string): T {
+  if (status === 204) return undefined as T;
+  if (text === "") throw notOurs(server, "an empty reply", status);
   try {
     return JSON.parse(text) as T;
   } catch {
@@ -102,7 +103,9 @@ export function refusal(
   const { server } = target;
   const retryAfterMs = inMs(retryAfter);
   const reply = errorReply(text);
-  if (reply === null) {
+  // A gateway may reply with a code and a message of its own.
+  const isKnown = reply !== null && reply.code in ERROR_CODES;
+  if (reply === null || (!isKnown && OF_GATEWAYS.has(status))) {
     // The reply is from a proxy, or from another program.
     const what = `status ${status}`;
     if (status >= 500) return withFacts(unreachable(target, `${what}, without a reason`), { status, retryAfterMs });
@@ -111,11 +114,17 @@ export function refusal(
     return new WireError(code, `${server} answered with ${what}, without a reason`, { status, retryAfterMs });
   }
   // 4xx, 503 and 507 mean that nothing was done.
-  const facts = { status, retryAfterMs, mayBeDone: status >= 500 && !isLater(status), path: reply.path };
+  const mayBeDone = status >= 500 && !isLater(status);
+  // Each 404 of a server has a known code: that of a gateway does not mean that a job or a session does not exist.
+  const isWrongAddress = status === 404 && !isKnown;
+  const facts = { status, retryAfterMs, mayBeDone, isWrongAddress, path: reply.path };
   // A server that is stopping is treated as unreachable: it, or another one, is back soon.
   if (reply.code === "closed") return new WireError("server_unreachable", `the server at ${server} is stopping`, facts);
   return new WireError(reply.code, reply.message, facts);
 }
+
+/** Statuses that a server of Perdure never sends. */
+const OF_GATEWAYS: ReadonlySet<number> = new Set([502, 504]);
 
 /** Statuses that a proxy in front of the server may send. */
 const OF_PROXIES: Readonly<Record<number, ErrorCode>> = {

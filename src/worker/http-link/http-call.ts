@@ -130,7 +130,7 @@ export function serverCalls(options: ServerCallOptions): ServerCalls {
       const text = await readAll(address, reply, request);
       const status = reply.statusCode ?? 0;
       if (status < 200 || status > 299) throw refusal(target, status, reply.headers["retry-after"], text);
-      return parseReply(address.shown, reply.headers["content-type"], text);
+      return parseReply(address.shown, reply.statusCode ?? 0, reply.headers["content-type"], text);
     } finally {
       end();
     }
