@@ -223,6 +223,11 @@ describe("foldEvents", () => {
   const story = new TestJobHistory().run(failed());
   const [submitted, started, ...rest] = story.events as [KeptEvent, KeptEvent, ...KeptEvent[]];
 
+  it("reads events of format 1, which a program may have kept", () => {
+    const kept = story.events.map((event) => ({ ...event, data: { ...event.data, v: 1 } }) as KeptEvent);
+    expect(foldEvents(kept)).toEqual(foldEvents(story.events));
+  });
+
   it.each<[string, KeptEvent[], RegExp]>([
     ["no events", [], /at least one event/],
     ["a gap", [submitted, ...rest], /event 3 follows event 1/],

@@ -1,7 +1,8 @@
 /** Rebuilds the state of a job from its events: `evolve` applies one, `foldEvents` all. Rows are written with the result of
  *  `evolve`, so a row that differs from its fold is a bug of a store. */
 import type { Counters } from "../decision/decide.ts";
-import { EVENT_FORMAT, type JobEventBody } from "./event.ts";
+import { EVENT_FORMAT, type JobEventBody, type PerdureEvent } from "./event.ts";
+import { currentEvent } from "./event-formats.ts";
 import { addUsage, type FailReason, type JobProgressFields } from "./job.ts";
 
 /** An event with its instant, for `evolve`. */
@@ -42,7 +43,8 @@ export const BEFORE: JobProgressFields = {
  *  const { state, attempt } = foldEvents(events); // the row, from the events alone */
 export function foldEvents(events: readonly (TimedEvent & { readonly n: number })[]): JobProgressFields {
   let job = BEFORE;
-  for (const event of events) {
+  for (const stored of events) {
+    const event = currentEvent(stored as PerdureEvent) as typeof stored;
     if (event.n !== job.revision + 1) throw new Error(`event ${event.n} follows event ${job.revision}`);
     if (event.data.v !== EVENT_FORMAT) throw new Error(`event ${event.n} has format ${event.data.v}`);
     if ((event.name === "job.submitted") !== (event.n === 1)) throw new Error(`event ${event.n} is ${event.name}`);

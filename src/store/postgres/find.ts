@@ -290,7 +290,7 @@ function numbers(lanes: readonly Lane[]) {
 
 /** State codes are our own numbers, so they may be part of the statement. Null: any state. */
 function statesOf({ state, deadLetter, reason }: JobFilter): number[] | null {
-  const asked = state?.map((name) => STATE_CODES[name]) ?? null;
+  const asked = state === undefined ? null : [...new Set(state.map((name) => STATE_CODES[name]))];
   if (deadLetter !== true && reason === undefined) return asked;
   return asked === null || asked.includes(STATE_CODES.failed) ? [STATE_CODES.failed] : [];
 }
