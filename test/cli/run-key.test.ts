@@ -50,7 +50,7 @@ describe("a job that has ended, run again with its key,", () => {
     const again = await runKey(place, script, "--again", ...options);
     expect(again.code).toBe(0);
     expect(again.stderr).toContain("redriven after 1 attempt, with maxAttempts 2, backoff (1 ms), timeout 50 s\n");
-    expect(again.stderr).toContain("attempt 2 failed: exit code 5 (counted as 1/2); retrying in 1 ms");
+    expect(again.stderr).toContain("attempt 2 (1 of 2 since the redrive) failed: exit code 5; retrying in 1 ms");
     const job = JSON.parse((await perdureAt(place, ["get", idIn(first), "--json"])).stdout);
     expect(job).toMatchObject({ attempt: 3, timeoutMs: 50_000, policy: { backoff: { initialMs: 1, jitter: 0 } } });
     expect((await perdureAt(place, ["explain", idIn(first)])).stdout).toContain(

@@ -84,6 +84,10 @@ describe("the line of an attempt", () => {
       "attempt 2 failed: exit code 7 (not counted as an attempt; rules[0] 1/3); retrying in 2.0 s",
     ],
     [
+      { chapter: 2, charge: { to: "maxAttempts", used: 1, limit: 5 } },
+      "attempt 2 (1 of 5 since the redrive) failed: exit code 7; retrying in 2.0 s",
+    ],
+    [
       { attempt: 4, outcome: "lost", failure: null, charge: { to: "maxAttempts", used: 2, limit: 5 } },
       "attempt 4 lost (counted as 2/5); retrying in 2.0 s",
     ],

@@ -36,8 +36,11 @@ export function attemptLine(attempt: ProgressAttempt): string | null {
   return `attempt ${numberOf(attempt)} ${whatHappened(attempt)}${countedAs(attempt)}${whatFollows(attempt)}`;
 }
 
-/** With the limit, if every attempt so far is counted. */
-function numberOf({ attempt, charge }: ProgressAttempt): string {
+/** With the limit, if every attempt so far is counted, or since the redrive. */
+function numberOf({ attempt, charge, chapter }: ProgressAttempt): string {
+  if (charge?.to === "maxAttempts" && chapter > 1) {
+    return `${attempt} (${charge.used} of ${charge.limit} since the redrive)`;
+  }
   return charge?.to === "maxAttempts" && charge.used === attempt ? `${attempt}/${charge.limit}` : String(attempt);
 }
 
@@ -70,12 +73,12 @@ function causeOf(message: string): string {
 }
 
 /** Empty if the number of the attempt shows it. */
-function countedAs({ attempt, charge, verdict }: ProgressAttempt): string {
+function countedAs({ attempt, charge, verdict, chapter }: ProgressAttempt): string {
   if (charge === null) return verdict === "retry" || verdict === "block" ? " (not counted as an attempt)" : "";
   const { to, used, limit } = charge;
   if (to === "workerLost") return verdict === "retry" ? `; not counted towards maxAttempts (${lossCount(charge)})` : "";
   if (to !== "maxAttempts") return ` (not counted as an attempt; ${to} ${used}/${limit})`;
-  return used === attempt ? "" : ` (counted as ${used}/${limit})`;
+  return used === attempt || chapter > 1 ? "" : ` (counted as ${used}/${limit})`;
 }
 
 function whatFollows(attempt: ProgressAttempt): string {

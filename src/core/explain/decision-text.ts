@@ -226,9 +226,10 @@ function counting({ event, after, deferred }: DecisionInHistory): string {
       return `Not counted towards maxAttempts${decision.kind === "retry" ? ` (${lossCount(charge)})` : ""}`;
     if (to !== "maxAttempts") return `Counted only by ${to}: match ${used}, ${left} of ${limit} retries left`;
     if (event.name === "job.queue_timeout") return `Counted as attempt ${used} of ${limit}; ${left} left`;
+    const share = after.chapter === 1 ? `counted as ${used} of ${limit}` : `${used} of ${limit} since the redrive`;
     return attempt === used
       ? `Attempt ${attempt} of ${limit}; ${left} left`
-      : `Attempt ${attempt}, counted as ${used} of ${limit}; ${left} left`;
+      : `Attempt ${attempt}, ${share}; ${left} left`;
   }
   if (deferred) return `Not counted as an attempt (deferral ${after.defers})`;
   if (after.handbacks === 0) return "Not counted as an attempt";

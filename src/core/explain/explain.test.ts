@@ -800,6 +800,7 @@ describe("redrives, late reports and names from outside", () => {
     );
     expect(explained.summary).toContain("attempt 3 (1 of 2 since the redrive) on worker");
     expect(explained.chapter).toBe(2);
+    expect(play.end(fails()).text).toContain("Attempt 3, 1 of 2 since the redrive; 1 left.");
     expect(explained.attempts.map(({ attempt, chapter }) => [attempt, chapter])).toEqual([
       [1, 1],
       [2, 1],
