@@ -41,7 +41,7 @@ describe.each(KINDS)("jobs on %s", (kind) => {
     const [a, b, c] = await Promise.all([1, 2, 3].map(async () => (await library.submit("k")).id));
     const said = await ask("cancel", a as string, UNKNOWN, b as string, a as string);
     expect(said).toMatchObject({ code: 1, stdout: `${a}  cancelled\n${b}  cancelled\n` });
-    expect(said.stderr).toMatch(new RegExp(`^[^\\n]*${UNKNOWN}[^\\n]*\\n$`));
+    expect(said.stderr).toMatch(new RegExp(`^perdure cancel: [^\\n]*${UNKNOWN}[^\\n]*\\n$`));
     expect(await askJson("cancel", c as string, UNKNOWN)).toEqual([
       { id: c, ok: true, state: "cancelled", reason: null },
       { id: UNKNOWN, ok: false, error: { code: "job_not_found", message: expect.any(String) } },

@@ -261,6 +261,8 @@ describe.each(
       expect(said.stdout.trimEnd().split("\n")).toHaveLength(2);
       expect(said.stdout).toMatch(new RegExp(`^${failed.id}  .+  failed \\(exhausted\\)  after 1 attempt, `, "m"));
       expect(await askHere(["wait", "-q", cancelled.id])).toEqual({ code: 1, stdout: "", stderr: "" });
+      const timedOut = await askHere(["wait", "--timeout", "50ms", done.id, later.id]);
+      expect(timedOut).toMatchObject({ code: 124, stderr: "timed out: 1 of 2 jobs has not ended\n" });
       const json = await askHere(["wait", "--json", "--timeout", "50ms", done.id, later.id]);
       expect(json.code).toBe(124);
       expect(JSON.parse(json.stdout)).toMatchObject([

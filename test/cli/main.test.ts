@@ -25,6 +25,11 @@ describe("help", () => {
     }
   });
 
+  it("wraps each paragraph from its own start", async () => {
+    const { stdout } = await perdure(["help", "token"]);
+    expect(stdout).toMatch(/^rotate-secret makes a new secret to sign session keys and job tokens, in the$/m);
+  });
+
   it("lists commands with their own names and summaries", () => {
     expect(LISTED.map(({ name, summary }) => [name, summary])).toEqual(
       COMMANDS.map(({ name, summary }) => [name, summary]),
