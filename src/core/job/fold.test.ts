@@ -224,7 +224,13 @@ describe("foldEvents", () => {
   const [submitted, started, ...rest] = story.events as [KeptEvent, KeptEvent, ...KeptEvent[]];
 
   it("reads events of format 1, which a program may have kept", () => {
-    const kept = story.events.map((event) => ({ ...event, data: { ...event.data, v: 1 } }) as KeptEvent);
+    const kept = story.events.map((event) => {
+      const data = { ...event.data, v: 1 };
+      // As 0.1.0 stored the decision: a number for the step, and a text for what matched.
+      if (!("decision" in data)) return { ...event, data } as KeptEvent;
+      const { match: _match, ...decision } = data.decision;
+      return { ...event, data: { ...data, decision: { ...decision, step: 10, matched: "onUnknown" } } } as never;
+    });
     expect(foldEvents(kept)).toEqual(foldEvents(story.events));
   });
 
