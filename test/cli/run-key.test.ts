@@ -49,12 +49,14 @@ describe("a job that has ended, run again with its key,", () => {
     const options = ["--max-attempts", "2", "--backoff", "1ms", "--timeout", "50s"];
     const again = await runKey(place, script, "--again", ...options);
     expect(again.code).toBe(0);
-    expect(again.stderr).toContain("redriven after 1 attempt, with maxAttempts 2, backoff (1 ms), timeout 50 s\n");
+    expect(again.stderr).toContain(
+      "redriven after 1 attempt, with maxAttempts 2, backoff (exponential 1 ms to 1 min, factor 2), timeout 50 s\n",
+    );
     expect(again.stderr).toContain("attempt 2 (1 of 2 since the redrive) failed: exit code 5; retrying in 1 ms");
     const job = JSON.parse((await perdureAt(place, ["get", idIn(first), "--json"])).stdout);
     expect(job).toMatchObject({ attempt: 3, timeoutMs: 50_000, policy: { backoff: { initialMs: 1, jitter: 0 } } });
     expect((await perdureAt(place, ["explain", idIn(first)])).stdout).toContain(
-      "changed: maxAttempts 2, backoff (1 ms), timeout 50 s",
+      "changed: maxAttempts 2, backoff (exponential 1 ms to 1 min, factor 2), timeout 50 s",
     );
   });
 

@@ -1,7 +1,7 @@
 /** `perdure describe`: everything recorded about a job on one page: state, attempts, children and events. In Perdure's terms,
  *  whatever system the job came from; with -o in those of another system. */
 
-import { showMs } from "../../core/duration.ts";
+import { showBackoff } from "../../core/decision/backoff.ts";
 import { explain } from "../../core/explain/explain.ts";
 import { jobName } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
@@ -115,22 +115,11 @@ function printOwn(out: Printer, page: DescribePage, summary: string): void {
 /** `3 attempts, backoff exponential 1 s to 1 min`; `perdure get --json` has the whole policy. */
 function retryText({ maxAttempts, backoff, preset }: JobInfo["policy"]): string {
   const named = preset === "default" ? [] : [`preset ${preset}`];
-  return [`${maxAttempts} ${maxAttempts === 1 ? "attempt" : "attempts"}`, `backoff ${delays(backoff)}`, ...named].join(
-    ", ",
-  );
-}
-
-function delays(backoff: JobInfo["policy"]["backoff"]): string {
-  switch (backoff.type) {
-    case "none":
-      return "none";
-    case "fixed":
-      return `fixed ${showMs(backoff.delayMs)}`;
-    case "exponential":
-      return `exponential ${showMs(backoff.initialMs)} to ${showMs(backoff.maxMs)}, factor ${backoff.factor}`;
-    case "schedule":
-      return `schedule ${storable(backoff.delaysMs.map(showMs).join(", "), 100)}`;
-  }
+  return [
+    `${maxAttempts} ${maxAttempts === 1 ? "attempt" : "attempts"}`,
+    `backoff ${showBackoff(backoff)}`,
+    ...named,
+  ].join(", ");
 }
 
 /** Enough to recognise them; `perdure get --json` has all of each. */

@@ -1,11 +1,17 @@
 /** Retry policies, usage and budgets as text for people. */
 
+import { backoffMs } from "../../core/decision/backoff.ts";
 import { budgetText, limitText } from "../../core/decision/budget.ts";
-import { delaysText } from "../../core/decision/delays-text.ts";
+import { showMs } from "../../core/duration.ts";
 import { counted } from "../../core/format.ts";
 import { addUsage, money, type Usage } from "../../core/job/job.ts";
 import type { JobInfo } from "../../core/job/views.ts";
-import type { Policy } from "../../core/policy/policy.ts";
+import type { Backoff, Policy } from "../../core/policy/policy.ts";
+
+/** Delays that are shown one by one. */
+const SHOWN = 3;
+/** The middle of the random range: no jitter. */
+const MIDDLE = 0.5;
 
 export function attemptsText({ maxAttempts, workerLost }: Policy): string {
   const own = `${maxAttempts} in all`;
@@ -22,6 +28,20 @@ export function backoffText({ maxAttempts, backoff, workerLost }: Policy): strin
   return workerLost.charge === "own" && workerLost.maxRetries > 0
     ? `after lost workers: ${delaysText(workerLost.backoff, workerLost.maxRetries)}`
     : null;
+}
+
+function delaysText(backoff: Backoff, retries: number): string {
+  if (backoff.type === "none") return "none, at once";
+  const delay = (r: number) => backoffMs(backoff, r, MIDDLE).delayMs;
+  const count = Math.min(retries, SHOWN);
+  const delays = Array.from({ length: count }, (_, i) => delay(i + 1));
+  const last = delay(retries);
+  const isSteady = delays.every((each) => each === last);
+  const listed = isSteady ? `${showMs(last)}${retries > 1 ? " each" : ""}` : delays.map(showMs).join(", ");
+  const most = `${last === backoff.maxMs ? "capped at" : "up to"} ${showMs(last)}`;
+  const rest = isSteady || retries <= count ? "" : `, … ${most}`;
+  const jitter = backoff.jitter === 0 ? "" : `, ±${Number((backoff.jitter * 100).toFixed(1))} %`;
+  return `${listed}${rest}${jitter}`;
 }
 
 /** Null without a budget. */

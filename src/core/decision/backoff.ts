@@ -1,5 +1,7 @@
 /** The delay of a retry: cap, then jitter, then floor. A jittered delay may exceed `max`, as in the systems that the presets come
  *  from, unless `clampAfterJitter` is set. The result is a finite number of whole milliseconds, not negative, for any input. */
+import { showMs } from "../duration.ts";
+import { showText } from "../format.ts";
 import type { Backoff } from "../policy/policy.ts";
 
 export interface BackoffDelay {
@@ -50,4 +52,18 @@ function wholeFromOne(r: number): number {
 /** Maps [0, 1) to [-1, +1); anything else to 0. */
 function spread(random: number): number {
   return random >= 0 && random <= 1 ? 2 * random - 1 : 0;
+}
+
+/** `exponential 1 s to 5 min, factor 2`; without jitter and floor. */
+export function showBackoff(backoff: Backoff): string {
+  switch (backoff.type) {
+    case "none":
+      return "none";
+    case "fixed":
+      return `fixed ${showMs(backoff.delayMs)}`;
+    case "exponential":
+      return `exponential ${showMs(backoff.initialMs)} to ${showMs(backoff.maxMs)}, factor ${backoff.factor}`;
+    case "schedule":
+      return `schedule ${showText(backoff.delaysMs.map(showMs).join(", "), 100)}`;
+  }
 }

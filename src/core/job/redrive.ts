@@ -2,8 +2,8 @@
  *  change: a job with others is another job (`resubmit`). */
 
 import { asInteger, asObject, checkOptions, deepFreeze } from "../check.ts";
+import { showBackoff } from "../decision/backoff.ts";
 import { type Amount, hasBudget, raised } from "../decision/budget.ts";
-import { delaysText } from "../decision/delays-text.ts";
 import { asSpan, type Duration, showMs, toInstant } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
 import { quoted, showAt, showText } from "../format.ts";
@@ -117,7 +117,7 @@ export function showTerms({ policy = {}, timeoutMs, priority, expireInMs, deadli
   return [
     ...Object.entries(policy).map(([name, value]) =>
       name === "backoff" && policy.backoff !== undefined
-        ? `backoff (${delaysText(policy.backoff, retriesOf(policy))})`
+        ? `backoff (${showBackoff(policy.backoff)})`
         : showField(name, value),
     ),
     ...span("timeout", timeoutMs),
@@ -126,12 +126,6 @@ export function showTerms({ policy = {}, timeoutMs, priority, expireInMs, deadli
     ...(deadlineAt == null ? [] : [`deadline ${showAt(deadlineAt)}`]),
   ].join(", ");
 }
-
-/** Without a change of the attempts, their number is not known here: enough to show the cap. */
-function retriesOf({ maxAttempts = MANY }: Partial<Policy>): number {
-  return maxAttempts > 1 ? maxAttempts - 1 : MANY;
-}
-const MANY = 1_000;
 
 function showField(name: string, value: unknown): string {
   if (name.endsWith("Ms") && typeof value === "number") return `${name.slice(0, -2)} ${showMs(value)}`;
