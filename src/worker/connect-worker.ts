@@ -57,24 +57,20 @@ const SCRATCH_LIMIT = 2_000_000_000;
 export async function connectWorker(
   url: string,
   tasks: readonly AnyTask[],
-  options: ConnectOptions,
+  { logger = toStderr, ...options }: ConnectOptions,
 ): Promise<WorkerHandle> {
-  const {
-    token,
-    namespace,
-    dir,
-    ca,
-    heartbeat,
-    lease,
-    signal,
-    logger = toStderr,
-    scratchAge,
-    scratchLimit,
-    runAs,
-    ...work
-  } = options;
+  return connectWithLog(url, tasks, options, (level, message, fields) => logger(level, withFields(message, fields)));
+}
+
+/** For a program of ours, whose log has fields. */
+export async function connectWithLog(
+  url: string,
+  tasks: readonly AnyTask[],
+  options: Omit<ConnectOptions, "logger">,
+  log: FieldLog,
+): Promise<WorkerHandle> {
+  const { token, namespace, dir, ca, heartbeat, lease, signal, scratchAge, scratchLimit, runAs, ...work } = options;
   const user = runAs === undefined ? null : findUser(asText(runAs, "runAs", 200));
-  const log: FieldLog = (level, message, fields) => logger(level, withFields(message, fields));
   const link = httpLink({
     ...{ url, token: checkedToken(token), clock: systemClock, log, ca },
     namespace: namespace === undefined ? null : asText(namespace, "namespace", 200),

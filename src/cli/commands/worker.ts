@@ -54,13 +54,13 @@ export const worker: CliCommand = {
       force();
       release = exitWithin(code, given.flag("with-stdin") ? CHILD_LAST_MS : LAST_MS);
     });
-    const { connectWorker } = await import("../../worker/connect-worker.ts");
+    const { connectWithLog } = await import("../../worker/connect-worker.ts");
     const queues = config.list("worker.queues");
     const name = config.text("worker.name");
     const dir = config.text("worker.dir");
     const lease = config.durationMs("worker.lease");
-    const handle = await connectWorker(url, tasks, {
-      ...{ token, namespace: config.text("namespace"), signal: stopped.signal, logger: log },
+    const worker = {
+      ...{ token, namespace: config.text("namespace"), signal: stopped.signal },
       ...{ concurrency: config.integer("worker.concurrency"), labels: config.labels("worker.labels") },
       ...{ runtimes: config.list("worker.runtimes"), allowEnv: config.list("worker.allowEnv") },
       ...{ allowAddresses: config.list("worker.allowAddresses"), isolate: config.flag("worker.isolate") },
@@ -72,7 +72,8 @@ export const worker: CliCommand = {
       ...(dir === undefined ? {} : { dir }),
       ...(user === null ? {} : { runAs: `${user.uid}:${user.gid}` }),
       ...(lease === undefined ? {} : { lease }),
-    }).catch((error: unknown) => {
+    };
+    const handle = await connectWithLog(url, tasks, worker, log).catch((error: unknown) => {
       if (stopped.signal.aborted) return null;
       throw error;
     });
