@@ -48,7 +48,7 @@ it.each([
     writeFileSync(go, "");
     expect(await job.result()).toMatchObject({ exitCode: 0 });
     const { text } = await job.explain();
-    expect(text).toContain("It is not suspected for this loss: the engine had ended at that time");
+    expect(text).toContain("The job is not suspected of causing it: the engine had exited at that time");
     await reckon(client);
     expect(await running.proc.stop()).toBe(0);
   },
