@@ -71,7 +71,7 @@ else {
       expect(seen.doctor.stdout).toMatch(
         /problem +store +the store of the server \(postgres\) is full: .*No space left on device/,
       );
-      expect(seen.doctorAfter.stdout).toMatch(/ok +store +postgres/);
+      expect(seen.doctorAfter.stdout).toMatch(/ok +store +the server's PostgreSQL database answers/);
     },
   );
 }
