@@ -305,9 +305,9 @@ export function checkHost({ host, tls, insecure }: Pick<ListenOptions, "host" | 
   throw new ConfigError({
     path: "server.host",
     given: host,
-    allowed: "a loopback address such as 127.0.0.1",
-    problem:
-      `${host} accepts connections from other machines, and tokens would be sent unencrypted; pass ` +
-      "--tls-cert/--tls-key, or --insecure to accept the risk, for example behind a TLS proxy",
+    problem: `${host} accepts connections from other machines, and tokens would be sent unencrypted`,
+    fix:
+      "use a loopback address such as 127.0.0.1, pass --tls-cert/--tls-key, or pass --insecure to accept the risk, " +
+      "for example behind a TLS proxy",
   });
 }

@@ -44,6 +44,7 @@ describe("a reply that is not a success", () => {
     [302, "", "not_found", NO, NO, YES],
     // Of a gateway with codes of its own.
     [404, ours("NO_ROUTE"), "NO_ROUTE", NO, NO, YES],
+    [403, ours("AccessDenied"), "forbidden", NO, NO, YES],
     [502, ours("NO_UPSTREAM"), "server_unreachable", NO, YES, YES],
   ])("of status %i and %s", (status, text, code, once, again, later) => {
     expect(verdict(replied(status, text))).toEqual({ code, once, again, later });

@@ -104,14 +104,15 @@ export function refusal(
   const retryAfterMs = inMs(retryAfter);
   const reply = errorReply(text);
   // A gateway may reply with a code and a message of its own.
-  const isKnown = reply !== null && reply.code in ERROR_CODES;
-  if (reply === null || (!isKnown && OF_GATEWAYS.has(status))) {
+  const isKnown = reply !== null && Object.hasOwn(ERROR_CODES, reply.code);
+  if (reply === null || (!isKnown && (OF_GATEWAYS.has(status) || status in OF_PROXIES))) {
     // The reply is from a proxy, or from another program.
     const what = `status ${status}`;
-    if (status >= 500) return withFacts(unreachable(target, `${what}, without a reason`), { status, retryAfterMs });
+    const reason = reply === null ? "without a reason" : reply.message;
+    if (status >= 500) return withFacts(unreachable(target, `${what}, ${reason}`), { status, retryAfterMs });
     const code = status < 400 || status === 404 || status === 405 ? null : (OF_PROXIES[status] ?? "invalid_request");
     if (code === null) return notOurs(server, status < 400 ? "a redirect" : what, status);
-    return new WireError(code, `${server} answered with ${what}, without a reason`, { status, retryAfterMs });
+    return new WireError(code, `${server} answered with ${what}, ${reason}`, { status, retryAfterMs });
   }
   // 4xx, 503 and 507 mean that nothing was done.
   const mayBeDone = status >= 500 && !isLater(status);

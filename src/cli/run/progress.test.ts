@@ -77,7 +77,7 @@ describe("the line of an attempt", () => {
     ],
     [
       { outcome: "lost", charge: { to: "workerLost", used: 1, limit: 100 }, failure: null, delay: { delayMs: 0 } },
-      "attempt 2 lost; not counted towards maxAttempts (lost 1 of at most 100 times); retrying now",
+      "attempt 2 lost; not counted towards maxAttempts (retry 1 of 100 after losses); retrying now",
     ],
     [
       { charge: { to: "rules[0]", used: 1, limit: 3 } },

@@ -93,7 +93,7 @@ function whyNot({ step, match, charge, because }: ProgressAttempt): string {
   if (step === "exhausted" && (charge === null || charge.to === "maxAttempts")) return "no attempts left";
   if (step === "not_retryable" && match !== null && match.by in MATCHED)
     return `not retried: ${matchText(match)} matched`;
-  if (match?.by === "onUnknown") return "not retried: no rule matched (onUnknown: fail)";
+  if (step === "not_retryable" && match?.by === "onUnknown") return "not retried: no rule matched (onUnknown: fail)";
   // The failure itself shows that the command could not be started.
   if (because === null || because.endsWith("; not retried")) return "not retried";
   return `not retried: ${because.replace(/, so it is not retried$/, "")}`;

@@ -236,9 +236,9 @@ function counting({ event, after, deferred }: DecisionInHistory): string {
   return `Not counted as an attempt (handed back ${counted(after.handbacks, "time")} in a row; ${MAX_HANDBACKS} count as a loss)`;
 }
 
-/** `lost 1 of at most 100 times`. */
+/** `retry 1 of 100 after losses`. */
 export function lossCount({ used, limit }: Pick<Charge, "used" | "limit">): string {
-  return `lost ${used} of at most ${counted(limit, "time")}`;
+  return `retry ${used} of ${limit} after losses`;
 }
 
 function delayText({ step }: StoredDecision, delay: Delay, failure: ShownFailure | undefined): string {
@@ -315,7 +315,8 @@ export function adviceOn(
     case "rejected":
       return "Fix what the failure reports, then redrive it. If such failures should be retried, change the policy: for this job with the redrive, for later jobs where they are submitted.";
     case "invalid":
-      if (isNotStarted(failure)) return "Install the program or create the directory, then redrive the job.";
+      if (isNotStarted(failure))
+        return "Install the program, make it executable or create the directory, then redrive the job.";
       return "A redrive would fail the same way. Submit the job again with a valid input, and discard this one.";
     case "timeout":
       return "Find out what made it slow, then redrive it. If it needs longer, redrive it with a longer timeout.";

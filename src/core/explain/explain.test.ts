@@ -98,6 +98,19 @@ const rule = (verdict: Rule["then"], more: Partial<Rule> = {}): Rule => {
   return { if: ANY, then: verdict, maxRetries: null, backoff: null, ...more };
 };
 
+it("explains events of format 1, which a program may have kept, as those of today", () => {
+  const play = new Play({ maxAttempts: 2 }).wait(5);
+  play.start("alpha").end(exits(7), 3_200, null, 0.75);
+  const kept = play.events.map((event) => {
+    const data = { ...event.data, v: 1 };
+    if (!("decision" in data)) return { ...event, data };
+    const { match: _match, ...decision } = data.decision;
+    return { ...event, data: { ...data, decision: { ...decision, step: 10, matched: "onUnknown" } } };
+  });
+  expect(play.text).toContain("onUnknown: retry");
+  expect(explain({ events: kept as never, now: play.now }).text).toBe(play.text);
+});
+
 describe("a job with a failure, a loss and a retry pending", () => {
   const play = new Play({ maxAttempts: 5 }).wait(5);
   play.start("alpha").end(exits(7), 3_200, null, 0.75);
@@ -113,7 +126,7 @@ describe("a job with a failure, a loss and a retry pending", () => {
       "  Decision: retry: no rule matched; unknown failures are retried (onUnknown: retry). Attempt 1 of 5; 4 left.",
       `  Next attempt at ${at(4_305)}, 1.1 s later (backoff 1 s, jitter +10 %).`,
       `Attempt 2 started at ${at(4_305)} on worker "beta" (session "s2") and was lost after 20 s: its session did not renew its lease in time; last heartbeat at ${at(16_305)}, 12 s into the attempt; detected by server process engine-1.`,
-      "  Decision: retry: lost attempts are retried. Not counted towards maxAttempts (lost 1 of at most 100 times).",
+      "  Decision: retry: lost attempts are retried. Not counted towards maxAttempts (retry 1 of 100 after losses).",
       `  Next attempt at ${at(24_305)}, immediately (no backoff).`,
       `Attempt 3 started at ${at(24_305)} on worker "beta" (session "s3") and failed after 150 ms: "connect ECONNREFUSED" (code ECONNREFUSED).`,
       "  Decision: retry: no rule matched; unknown failures are retried (onUnknown: retry). Attempt 3, counted as 2 of 5; 3 left.",
@@ -215,20 +228,29 @@ describe("why a queued job waits", () => {
   });
 
   it.each([
-    [{}, '(kind "send-mail", queue "mail"). Start one: perdure worker --tasks FILE --queue mail'],
-    [{ kind: "exec" }, '(kind "exec", queue "mail"). Start one: perdure worker --queue mail'],
-    [{ kind: "exec", queue: "default" }, '(kind "exec", queue "default"). Start one: perdure worker'],
+    [
+      {},
+      '(kind "send-mail", queue "mail"). Start one: perdure worker --tasks FILE --queue mail (without a server: perdure up).',
+    ],
+    [
+      { kind: "exec" },
+      '(kind "exec", queue "mail"). Start one: perdure worker --queue mail (without a server: perdure up).',
+    ],
+    [
+      { kind: "exec", queue: "default" },
+      '(kind "exec", queue "default"). Start one: perdure worker (without a server: perdure up).',
+    ],
     [
       { kind: "exec", labels: { zone: "b c", "runtime/python": "yes" } },
-      '(kind "exec", queue "mail", label "zone=b c", label "runtime/python=yes"). Start one: perdure worker --queue mail --label \'zone=b c\' --runtime python',
+      '(kind "exec", queue "mail", label "zone=b c", label "runtime/python=yes"). Start one: perdure worker --queue mail --label \'zone=b c\' --runtime python (without a server: perdure up).',
     ],
     [
       { kind: "http", labels: { "resource/cpu": "999000", gpu: "a" } },
-      '(kind "http", queue "mail", label "gpu=a", 999 cpus). Start one that is large enough: perdure worker --queue mail --label gpu=a',
+      '(kind "http", queue "mail", label "gpu=a", 999 cpus). Start one that is large enough: perdure worker --queue mail --label gpu=a (without a server: perdure up).',
     ],
     [
       { kind: "exec", queue: "run-0123456789abcdef" },
-      '(kind "exec", queue "run-0123456789abcdef"). Its queue is private to `perdure run`; to run it now, start `perdure up`.',
+      '(kind "exec", queue "run-0123456789abcdef"). Start one: perdure worker (without a server: perdure up).',
     ],
   ])("shows that no live worker takes it, and which one to start: %j", (parts, words) => {
     const { summary, text, waitsFor } = waits(new Play({}, parts).wait(1_000), { capableSessions: 0, liveSessions: 2 });
@@ -442,7 +464,7 @@ describe("why a job failed, and what can be done", () => {
       "a program that does not exist",
       new Play({ maxAttempts: 9 }).run(fails({ class: "invalid", name: "SpawnError", code: "ENOENT" })),
       ": the command could not be started on this worker; not retried.",
-      "Install the program or create the directory, then redrive the job.",
+      "Install the program, make it executable or create the directory, then redrive the job.",
     ],
     [
       "timeout",

@@ -165,6 +165,7 @@ function queuedText(history: JobHistory, input: ExplainContext): StatusText {
   const { job, submitted } = history;
   const context: WaitContext = {
     now: input.now,
+    namespace: submitted.data.namespace,
     kind: submitted.data.kind,
     queue: submitted.data.queue,
     labels: submitted.data.labels ?? {},
@@ -268,6 +269,7 @@ type WaitReason =
 
 interface WaitContext {
   readonly now: number;
+  readonly namespace: string;
   readonly kind: string;
   readonly queue: string;
   /** A worker must have these. */

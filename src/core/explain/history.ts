@@ -3,6 +3,7 @@ import { type Amount, limitText } from "../decision/budget.ts";
 import { showMs } from "../duration.ts";
 import { quoted, showAt, showSpan } from "../format.ts";
 import type { JobEvent } from "../job/event.ts";
+import { currentEvent } from "../job/event-formats.ts";
 import { BEFORE, evolve, foldEvents } from "../job/fold.ts";
 import type { JobProgressFields } from "../job/job.ts";
 import { type ChangedTerms, showTerms } from "../job/redrive.ts";
@@ -81,7 +82,7 @@ const RECENT = 200;
 export function readHistory(events: readonly JobEvent[], policy?: Policy): JobHistory {
   const reader = new JobHistoryReader(policy);
   foldEvents(events); // throws for an incomplete history
-  for (const event of events) reader.add(event);
+  for (const event of events) reader.add(currentEvent(event) as JobEvent);
   return reader.history;
 }
 

@@ -20,24 +20,27 @@ export function labelsBesideSize(labels: Labels): [string, string][] {
 }
 
 interface UntakenJob {
+  readonly namespace: string;
   readonly kind: string;
   readonly queue: string;
   readonly labels: Labels;
 }
 
-/** `No live worker takes this job (kind "exec", queue "mail"). Start one: perdure worker --queue mail`. A job may be too large
+/** `No live worker takes this job (kind "exec", queue "mail"). Start one: perdure worker --queue mail (without a server: perdure up).` A job may be too large
  *  for every worker of its kind, which the number of workers alone does not show. */
-export function noWorkerText({ kind, queue, labels }: UntakenJob): string {
+export function noWorkerText({ kind, queue, labels, namespace }: UntakenJob): string {
   const needs = resourcesIn(labels);
   const named = labelsBesideSize(labels).map(([name, value]) => `label ${quoted(`${name}=${value}`)}`);
   const size = needs === null ? [] : [showResources(needs)];
   const job = [`kind ${quoted(kind)}`, `queue ${quoted(queue)}`, ...named, ...size].join(", ");
   const none = `No live worker takes this job (${job}).`;
-  if (isRunQueue(queue)) return `${none} Its queue is private to \`perdure run\`; to run it now, start \`perdure up\`.`;
   const tasks = BUILT_IN.has(kind) ? "" : " --tasks FILE";
-  const options = `${queue === "default" ? "" : ` --queue ${shellWord(queue)}`}${labelOptions(labels)}`;
+  // A worker without --queue takes the queues of `perdure run` too.
+  const from = queue === "default" || isRunQueue(queue) ? "" : ` --queue ${shellWord(queue)}`;
+  const within = namespace === "default" ? "" : ` --namespace ${shellWord(namespace)}`;
+  const options = `${from}${within}${labelOptions(labels)}`;
   const start = needs === null ? "Start one" : "Start one that is large enough";
-  return `${none} ${start}: perdure worker${tasks}${showText(options, 1_000)}`;
+  return `${none} ${start}: perdure worker${tasks}${showText(options, 1_000)} (without a server: perdure up).`;
 }
 
 /** Kinds that every worker takes unless it is set to others; any other is a task of a module. */

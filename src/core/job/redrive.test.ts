@@ -78,8 +78,14 @@ describe("the terms of a redriven job", () => {
 describe("changed terms as text", () => {
   const { backoff } = resolvePolicy({ backoff: { initial: "1s", max: "5m", jitter: 0.25 } });
   it.each<[ChangedTerms, string]>([
-    [{ policy: { maxAttempts: 1_000, backoff } }, "maxAttempts 1000, backoff (exponential 1 s to 5 min, factor 2)"],
-    [{ policy: { backoff }, timeoutMs: 1_000 }, "backoff (exponential 1 s to 5 min, factor 2), timeout 1 s"],
+    [
+      { policy: { maxAttempts: 1_000, backoff } },
+      "maxAttempts 1000, backoff (exponential 1 s to 5 min, factor 2, jitter 25 %)",
+    ],
+    [
+      { policy: { backoff }, timeoutMs: 1_000 },
+      "backoff (exponential 1 s to 5 min, factor 2, jitter 25 %), timeout 1 s",
+    ],
     [{ policy: { backoff: { type: "none" } } }, "backoff (none)"],
   ])("%j", (changed, text) => {
     expect(showTerms(changed)).toBe(text);

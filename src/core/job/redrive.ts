@@ -8,7 +8,7 @@ import { asSpan, type Duration, showMs, toInstant } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
 import { quoted, showAt, showText } from "../format.ts";
 import { asGrant, REDRIVE_KEYS } from "../input/submit-check.ts";
-import type { Policy, PolicyFields, PolicyInput } from "../policy/policy.ts";
+import type { Backoff, Policy, PolicyFields, PolicyInput } from "../policy/policy.ts";
 import { toPolicyInput, withPolicyFields } from "../policy/policy-input.ts";
 import { resolvePolicy } from "../policy/resolve-policy.ts";
 import type { Job } from "./job.ts";
@@ -117,7 +117,7 @@ export function showTerms({ policy = {}, timeoutMs, priority, expireInMs, deadli
   return [
     ...Object.entries(policy).map(([name, value]) =>
       name === "backoff" && policy.backoff !== undefined
-        ? `backoff (${showBackoff(policy.backoff)})`
+        ? `backoff (${showBackoff(policy.backoff)}${showSpread(policy.backoff)})`
         : showField(name, value),
     ),
     ...span("timeout", timeoutMs),
@@ -125,6 +125,13 @@ export function showTerms({ policy = {}, timeoutMs, priority, expireInMs, deadli
     ...span("expireIn", expireInMs),
     ...(deadlineAt == null ? [] : [`deadline ${showAt(deadlineAt)}`]),
   ].join(", ");
+}
+
+/** What `showBackoff` leaves out, and a redrive may have changed. */
+function showSpread(backoff: Backoff): string {
+  if (backoff.type === "none") return "";
+  const jitter = backoff.jitter === 0 ? "" : `, jitter ${Math.round(backoff.jitter * 100)} %`;
+  return `${jitter}${backoff.minMs > 0 ? `, at least ${showMs(backoff.minMs)}` : ""}`;
 }
 
 function showField(name: string, value: unknown): string {
