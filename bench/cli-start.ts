@@ -31,8 +31,9 @@ export async function cliStart({ store }: Bench): Promise<Row[]> {
 
 function run(cwd: string, argv: readonly string[]): number {
   const started = performance.now();
-  const { status, stderr } = spawnSync(process.execPath, argv, { cwd, encoding: "utf8" });
-  if (status !== 0) throw new Error(`${argv.join(" ")}: ${stderr}`);
+  const { status, stdout, stderr } = spawnSync(process.execPath, argv, { cwd, encoding: "utf8" });
+  if (status !== 0 || (argv.includes("ps") && !stdout.includes("succeeded")))
+    throw new Error(`${argv.join(" ")}: ${stderr}`);
   return performance.now() - started;
 }
 

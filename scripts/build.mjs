@@ -11,31 +11,34 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 const [compiled, dist] = [`${root}build`, `${root}dist`];
 const ENTRIES = ["index", "worker/index", "client/index", "core/index", "dialects/index", "testing/index", "cli/main"];
 
-/** A chunk for each group: what its entries import, without what the groups before it have. As each is complete in itself, no two
- *  chunks import each other, and a program with the client alone loads nothing of the engine. What is left is cut by its use. */
-const GROUPS = [
-  { name: "client", entries: ["client/index"] },
-  { name: "core", entries: ["core/index"] },
-  { name: "embedded", entries: ["cli/commands/ps", "cli/target/open-store", "index"] },
-];
+/** Modules that the same of these programs load are in one chunk. As each program is complete in itself, no two chunks import each
+ *  other, and a program with the client alone loads nothing of the engine. What none of them loads is cut by its use. */
+const PROGRAMS = {
+  client: ["client/index"],
+  core: ["core/index"],
+  embedded: ["cli/main", "cli/commands/ps", "cli/target/open-store", "index"],
+};
 
-let members;
+let modules;
 
-/** The group of a module, by the graph which the bundler knows. */
-function groupOf(id, graph) {
-  members ??= GROUPS.map(({ entries }) => modulesOf(entries, graph));
-  return GROUPS.find((_, i) => members[i].has(id))?.name ?? null;
+/** The chunk of a module, by the graph which the bundler knows. */
+function chunkOf(id, graph) {
+  modules ??= Object.entries(PROGRAMS).map(([name, entries]) => [name, modulesOf(entries, graph)]);
+  // The command line finds out by its own file whether it was started.
+  if (graph.getModuleInfo(id)?.isEntry) return null;
+  const names = modules.filter(([, ids]) => ids.has(id)).map(([name]) => name);
+  return names.length === 0 ? null : names.join("-");
 }
 
 function modulesOf(entries, graph) {
-  const modules = new Set();
+  const ids = new Set();
   const add = (id) => {
-    if (modules.has(id) || graph.getModuleInfo(id) === null) return;
-    modules.add(id);
+    if (ids.has(id) || graph.getModuleInfo(id) === null) return;
+    ids.add(id);
     for (const imported of graph.getModuleInfo(id).importedIds) add(imported);
   };
   for (const entry of entries) add(`${compiled}/${entry}.js`);
-  return modules;
+  return ids;
 }
 
 for (const folder of [compiled, dist]) rmSync(folder, { recursive: true, force: true });
@@ -61,7 +64,7 @@ await bundle.write({
   chunkFileNames: "chunks/[name]-[hash].js",
   codeSplitting: {
     includeDependenciesRecursively: false,
-    groups: [{ debugName: "by entry point", name: (id, graph) => groupOf(id, graph) }],
+    groups: [{ debugName: "by entry point", name: (id, graph) => chunkOf(id, graph) }],
   },
 });
 await bundle.close();

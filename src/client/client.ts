@@ -24,10 +24,6 @@ export interface PerdureClient extends Perdure {
   readonly admin: Admin;
 }
 
-export function isClient(perdure: Perdure): perdure is PerdureClient {
-  return "admin" in perdure;
-}
-
 export function perdureClient(options: LinkOptions): PerdureClient {
   const link = new ClientHttpLink(options);
   const waiter = new EndWaiter((jobs, waitMs, signal) =>
