@@ -111,7 +111,7 @@ describe("a retry config", () => {
       { no_retry_on_exit_codes: [0] },
       "retry.no_retry_on_exit_codes has 0, the exit code of success: it has no effect.",
     ],
-  ])("that may surprise is told of: %j", (retry, note) => {
+  ])("that may surprise is noted: %j", (retry, note) => {
     expect(read({ retry: { max_retries_failure: 3, ...retry } }).notes).toEqual([note]);
   });
 
