@@ -2,12 +2,12 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { readYaml } from "../../src/cli/yaml/read.ts";
 import type { Perdure } from "../../src/core/api.ts";
 import { NonRetryableError } from "../../src/core/decision/failure.ts";
 import { exec } from "../../src/core/input/builtin.ts";
 import { task } from "../../src/core/task/task.ts";
 import { JOB_VIEW_NAMES } from "../../src/dialects/registry.ts";
+import { readYaml } from "../../src/yaml/read.ts";
 import { HOSTILE } from "./kit.ts";
 import { KINDS, openWhere } from "./targets.ts";
 

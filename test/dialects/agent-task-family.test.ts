@@ -1,7 +1,6 @@
 /** AgentTasks with real workers and real commands, and tasks with children: Tribune, Centurion and Legionary. */
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { readYamlDocuments } from "../../src/cli/yaml/read.ts";
 import type { Perdure } from "../../src/core/api.ts";
 import { NonRetryableError } from "../../src/core/decision/failure.ts";
 import { exec } from "../../src/core/input/builtin.ts";
@@ -12,6 +11,7 @@ import { agentTask } from "../../src/dialects/agent-task/dialect.ts";
 import { agentTaskEvents } from "../../src/dialects/agent-task/events.ts";
 import { type AgentTaskView, agentTaskView } from "../../src/dialects/agent-task/view.ts";
 import type { ReadEntry } from "../../src/dialects/dialect.ts";
+import { readYamlDocuments } from "../../src/yaml/read.ts";
 import { openBench } from "../exec/kit.ts";
 import { openStage, readContext, STORES } from "./kit.ts";
 

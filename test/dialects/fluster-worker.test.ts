@@ -3,10 +3,10 @@
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { readYaml } from "../../src/cli/yaml/read.ts";
 import { Entrypoint, type FlusterSubmit, fluster } from "../../src/dialects/fluster/client.ts";
 import { flusterDialect } from "../../src/dialects/fluster/dialect.ts";
 import type { FlusterStatus } from "../../src/dialects/fluster/view.ts";
+import { readYaml } from "../../src/yaml/read.ts";
 import { openBench, tempDir } from "../exec/kit.ts";
 import { ROOT } from "../fences.ts";
 import { readContext } from "./kit.ts";

@@ -6,7 +6,6 @@
 import { randomBytes, randomFillSync } from "node:crypto";
 import type { constants } from "node:os";
 import { onTestFinished } from "vitest";
-import { readYaml } from "../../src/cli/yaml/read.ts";
 import { failure } from "../../src/core/decision/failure.ts";
 import { showMs } from "../../src/core/duration.ts";
 import type { JobEvent } from "../../src/core/job/event.ts";
@@ -26,6 +25,7 @@ import type { Store } from "../../src/store/store.ts";
 import { VirtualClock } from "../../src/testing/virtual-clock.ts";
 import { endOf } from "../../src/worker/exec/outcome.ts";
 import { stderrSummary } from "../../src/worker/exec/stderr-summary.ts";
+import { readYaml } from "../../src/yaml/read.ts";
 import { borrowSchema } from "../postgres/borrowed.ts";
 import { inFull } from "../tier.ts";
 

@@ -1,10 +1,10 @@
 /** Events of a job that NoETL's document does not have, in its timeline and its queue. */
 import { describe, expect, it } from "vitest";
-import { readYaml } from "../../src/cli/yaml/read.ts";
 import type { JobEvent } from "../../src/core/job/event.ts";
 import { playedOutcomes } from "../../src/core/simulate/played-outcome.ts";
 import { scripted, simulate } from "../../src/core/simulate/simulate.ts";
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
+import { readYaml } from "../../src/yaml/read.ts";
 import { openStage, readContext, STORES, type Stage } from "./kit.ts";
 import { events, line, types } from "./noetl-kit.ts";
 

@@ -1,11 +1,11 @@
 /** NoETL's document "Event-Driven Retry Architecture", section by section: quoted lines are from the document. Where it
  *  contradicts itself, the test names the rule that Perdure follows; docs/internals/dialects.md lists all rules. */
 import { describe, expect, it } from "vitest";
-import { readYaml } from "../../src/cli/yaml/read.ts";
 import { failure } from "../../src/core/decision/failure.ts";
 import { noetl } from "../../src/dialects/noetl/dialect.ts";
 import { noetlTimeline } from "../../src/dialects/noetl/view.ts";
 import { VIRTUAL_START } from "../../src/testing/virtual-clock.ts";
+import { readYaml } from "../../src/yaml/read.ts";
 import { openStage, readContext, STORES, type Stage } from "./kit.ts";
 import { answer, events, fetchData, line, types, UNAVAILABLE, UNREACHABLE } from "./noetl-kit.ts";
 

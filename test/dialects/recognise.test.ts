@@ -1,9 +1,9 @@
 /** Each document is recognised as exactly one kind. */
 import { describe, expect, it } from "vitest";
 import { documentsOf } from "../../src/cli/apply/documents.ts";
-import { readYaml } from "../../src/cli/yaml/read.ts";
 import { DIALECT_NAMES } from "../../src/dialects/dialect.ts";
 import { candidates, DIALECTS, dialectOf, recognise } from "../../src/dialects/registry.ts";
+import { readYaml } from "../../src/yaml/read.ts";
 import { OWN, SAMPLES } from "./samples.ts";
 
 const parsed = (text: string) => readYaml(text, "test").value;

@@ -5,11 +5,12 @@ import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { Dialect } from "../../dialects/dialect.ts";
 import { candidates, DIALECTS, dialectOf, documentsWithin } from "../../dialects/registry.ts";
+import type { YamlPath, YamlText } from "../../yaml/read.ts";
+import { YAML_LIMITS } from "../../yaml/scan.ts";
 import { type CliError, choiceError, missingFileError, usageError } from "../exit.ts";
 import { bytesOf, EMPTY, TOP_KEYS } from "../input/job-file.ts";
+import { readSmallFile, readYamlDocuments, textIn, yamlUsageError } from "../input/yaml-file.ts";
 import type { Io } from "../io.ts";
-import { readSmallFile, readYamlDocuments, textIn, type YamlPath, type YamlText } from "../yaml/read.ts";
-import { YAML_LIMITS } from "../yaml/scan.ts";
 
 /** The name of Perdure's own job files, as a dialect. */
 const OURS = "perdure";
@@ -81,7 +82,11 @@ function kindOf(yaml: YamlText): Dialect | null {
   const ours = own === "likely" ? [{ name: OURS, called: "a job file of Perdure" }] : [];
   const could = [...ours, ...found];
   const called = could.map((each) => each.called).join(" or ");
-  throw yaml.error([], `could be ${called}; choose with --dialect ${could.map(({ name }) => name).join("|")}`);
+  throw yamlUsageError(
+    yaml,
+    [],
+    `could be ${called}; choose with --dialect ${could.map(({ name }) => name).join("|")}`,
+  );
 }
 
 /** How certainly a document is a job file of Perdure: sure if it has one of our fields and no unknown one, likely by top-
@@ -110,11 +115,15 @@ const KNOWN_KINDS = [
 
 function unknownKind(yaml: YamlText): CliError {
   const { value } = yaml;
-  if (value === null) return yaml.error([], EMPTY);
+  if (value === null) return yamlUsageError(yaml, [], EMPTY);
   const got = isPlain(value) ? "a document" : Array.isArray(value) ? "a list" : show(value);
   const slip = isPlain(value) ? slipIn(value as Record<string, unknown>) : null;
   const hint = slip === null ? "" : ` Did you mean ${show(slip.meant)} by ${show(slip.given)}?`;
-  return yaml.error(slip?.path ?? [], `got ${got} of no known kind.${hint} ${KNOWN_KINDS}. Pass --dialect to set it`);
+  return yamlUsageError(
+    yaml,
+    slip?.path ?? [],
+    `got ${got} of no known kind.${hint} ${KNOWN_KINDS}. Pass --dialect to set it`,
+  );
 }
 
 interface MisspeltWord {

@@ -9,10 +9,11 @@ import { type ConfigError, show } from "../../core/errors.ts";
 import type { ReadContext } from "../../dialects/dialect.ts";
 import { PACK_FILES } from "../../dialects/registry.ts";
 import type { DialectSettings } from "../../dialects/settings.ts";
+import type { YamlPath, YamlText } from "../../yaml/read.ts";
+import { YAML_LIMITS } from "../../yaml/scan.ts";
 import { type CliError, usageError } from "../exit.ts";
 import { stepsOf, withQuotes } from "../input/job-file.ts";
-import { readSmallFile, readYamlBytes, type YamlPath, type YamlText } from "../yaml/read.ts";
-import { YAML_LIMITS } from "../yaml/scan.ts";
+import { readSmallFile, readYamlBytes, yamlUsageError } from "../input/yaml-file.ts";
 import type { AnyDocument } from "./documents.ts";
 
 /** A job cannot hold more as base64. */
@@ -56,9 +57,9 @@ export class FileContext {
       const rest = path.slice(name.length).replace(/^\./, "");
       const whole = withQuotes(error);
       const message = whole.startsWith(name) ? whole.slice(name.length).replace(/^\./, "") : whole;
-      return yaml.error(stepsOf(rest), message.replace(/^: /, ""));
+      return yamlUsageError(yaml, stepsOf(rest), message.replace(/^: /, ""));
     }
-    return this.#document.yaml.error(stepsOf(path), withQuotes(error));
+    return yamlUsageError(this.#document.yaml, stepsOf(path), withQuotes(error));
   }
 
   /** A note with its position, if that is known. */
@@ -103,7 +104,9 @@ export class FileContext {
     const isEnd = (value: unknown) => typeof value === "string" && value !== "" && path.endsWith(`/${value}`);
     const field = onlyMatch(yaml.value, (value) => value === path) ?? onlyMatch(yaml.value, isEnd);
     const message = `${show(path)} is not in the folder of the file that names it; put it there`;
-    return field === null ? usageError(`${yaml.file}: ${message}`) : yaml.error(field, `${pathOf(field)}: ${message}`);
+    return field === null
+      ? usageError(`${yaml.file}: ${message}`)
+      : yamlUsageError(yaml, field, `${pathOf(field)}: ${message}`);
   }
 }
 

@@ -6,9 +6,9 @@ import type { Dialect, DialectName, ReadEntry } from "../../dialects/dialect.ts"
 import type { DialectSettings } from "../../dialects/settings.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
+import type { YamlText } from "../../yaml/read.ts";
 import { usageError } from "../exit.ts";
 import { jobsOf } from "../input/job-file.ts";
-import type { YamlText } from "../yaml/read.ts";
 import { type AnyDocument, type DocumentsRequest, documentsOf } from "./documents.ts";
 import { FileContext, type FileSurroundings, onlyMatch } from "./file-context.ts";
 

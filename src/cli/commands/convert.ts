@@ -7,9 +7,9 @@ import { readJobFiles } from "../apply/read-jobs.ts";
 import { toJobFile } from "../apply/to-job-file.ts";
 import type { CliCommand } from "../command.ts";
 import { EXIT, missingArgument, usageError } from "../exit.ts";
+import { yamlText } from "../output/yaml-text.ts";
 import { INPUT_OPTIONS, pairsOf } from "../submit/entry-from-options.ts";
 import { TARGET, targetOf } from "../target/target.ts";
-import { yamlText } from "../yaml/write.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
 

@@ -18,9 +18,9 @@ import { bySession, commandLine, type KnownWorker, stateText } from "../output/j
 import { budgetFacts, usageFact } from "../output/policy-text.ts";
 import { type Printer, showLocal, showSince } from "../output/print.ts";
 import { type Colour, painted, type TextPiece } from "../output/terminal-text.ts";
+import { yamlText } from "../output/yaml-text.ts";
 import { serverNow } from "../target/server-time.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
-import { yamlText } from "../yaml/write.ts";
 
 export const get: CliCommand = {
   name: "get",

@@ -2,10 +2,11 @@
 import { resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
+import type { YamlText } from "../../yaml/read.ts";
 import { missingFileError, valueError } from "../exit.ts";
 import { requireOwned } from "../input/read-file.ts";
+import { readYamlFile, yamlUsageError } from "../input/yaml-file.ts";
 import type { Io } from "../io.ts";
-import { readYamlFile, type YamlText } from "../yaml/read.ts";
 import { BadValue, valueFromFile } from "./read-value.ts";
 import type { SettingValue } from "./setting.ts";
 import { KEYS, type SettingKey, settingOf } from "./settings.ts";
@@ -52,7 +53,11 @@ function found({ cwd, env }: Pick<Io, "cwd" | "env">, named: string | undefined)
 function collect(file: YamlText, value: unknown, path: readonly string[], values: Map<SettingKey, FileValue>): void {
   if (!isPlain(value)) {
     const name = path.length === 0 ? "the file" : path.join(".");
-    throw file.error(path, `${name}: must be a map of settings, such as ${exampleOf(path)}; got ${show(value)}`);
+    throw yamlUsageError(
+      file,
+      path,
+      `${name}: must be a map of settings, such as ${exampleOf(path)}; got ${show(value)}`,
+    );
   }
   for (const [name, each] of Object.entries(value)) {
     const at = [...path, name];
@@ -72,7 +77,7 @@ function read(file: YamlText, key: SettingKey, given: unknown, path: readonly st
     const value = valueFromFile(settingOf(key), given);
     return { value, source: `${file.file}:${line}`, where: file.where(path) };
   } catch (error) {
-    if (error instanceof BadValue) throw file.error(path, `${key}: ${error.message}`);
+    if (error instanceof BadValue) throw yamlUsageError(file, path, `${key}: ${error.message}`);
     throw error;
   }
 }
@@ -85,7 +90,8 @@ function exampleOf(path: readonly string[]): string {
 /** Suggests the nearest key of the same group, else of all: `port` at the top suggests `server.port`. */
 function unknown(file: YamlText, path: readonly string[]): Error {
   const key = path.join(".");
-  if (KEYS.some((each) => each === key)) return file.error(path, `${key}: a dot is a nested key; write ${nested(key)}`);
+  if (KEYS.some((each) => each === key))
+    return yamlUsageError(file, path, `${key}: a dot is a nested key; write ${nested(key)}`);
   const group = [...path.slice(0, -1), ""].join(".");
   const last = path.at(-1) ?? "";
   const beside = [...new Set(KEYS.filter((each) => each.startsWith(group)).map((each) => stepAfter(each, group)))];
@@ -93,7 +99,7 @@ function unknown(file: YamlText, path: readonly string[]): Error {
   const sibling = nearest(last, beside);
   const meant = sibling === null ? (same ?? nearest(key, KEYS)) : group + sibling;
   const hint = meant === null ? "see `perdure config` for all settings" : `did you mean ${meant}?`;
-  return file.error(path, `${key}: setting does not exist; ${hint}`);
+  return yamlUsageError(file, path, `${key}: setting does not exist; ${hint}`);
 }
 
 /** The key as nested YAML. */

@@ -7,8 +7,8 @@ import { afterAll, describe, expect, it } from "vitest";
 import { rounds } from "../../../test/tier.ts";
 import { checkEntry } from "../../core/api/jobs.ts";
 import { CliError } from "../exit.ts";
-import { readYaml } from "../yaml/read.ts";
 import { jobsOf, readJobFile } from "./job-file.ts";
+import { readYaml } from "./yaml-file.ts";
 
 const jobs = (text: string) => jobsOf(readYaml(text, "job.yaml"));
 const entry = (text: string) => jobs(text)[0]?.entry;

@@ -9,11 +9,12 @@ import { checkHttpInput } from "../../core/input/http-input.ts";
 import type { SubmitEntry } from "../../core/task/task.ts";
 import { LIMITS } from "../../engine/limits.ts";
 import { isOver } from "../../lib/text.ts";
+import type { YamlPath, YamlText } from "../../yaml/read.ts";
+import { YAML_LIMITS } from "../../yaml/scan.ts";
 import { missingFileError } from "../exit.ts";
 import type { Io } from "../io.ts";
-import { readYamlBytes, readYamlFile, type YamlPath, type YamlText } from "../yaml/read.ts";
-import { YAML_LIMITS } from "../yaml/scan.ts";
 import { asName, OPTION_KEYS, optionsOf } from "./job-options.ts";
+import { readYamlBytes, readYamlFile, yamlUsageError } from "./yaml-file.ts";
 
 export interface FileJob {
   readonly entry: SubmitEntry & { readonly task: string };
@@ -58,10 +59,11 @@ export async function bytesOf(stream: AsyncIterable<Buffer | string>): Promise<B
 
 export function jobsOf(file: YamlText): FileJob[] {
   const { value } = file;
-  if (value === null) throw file.error([], EMPTY);
+  if (value === null) throw yamlUsageError(file, [], EMPTY);
   if (!isPlain(value)) {
     const got = Array.isArray(value) ? "a list" : show(value);
-    throw file.error(
+    throw yamlUsageError(
+      file,
       [],
       `must be one job, such as \`argv: [./backup.sh]\`, or \`jobs:\` with a list of them; got ${got}`,
     );
@@ -72,7 +74,7 @@ export function jobsOf(file: YamlText): FileJob[] {
     return asList(jobs, "jobs", (each, path) => jobOf(file, each, path), YAML_LIMITS.bytes, 1);
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    throw file.error(stepsOf(error.path ?? ""), withQuotes(error));
+    throw yamlUsageError(file, stepsOf(error.path ?? ""), withQuotes(error));
   }
 }
 

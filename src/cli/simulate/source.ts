@@ -10,6 +10,8 @@ import type { Scenario } from "../../core/simulate/simulate.ts";
 import type { ReadEntry } from "../../dialects/dialect.ts";
 import { retryBlock, retryDialects } from "../../dialects/retry-block.ts";
 import { DIALECT_DEFAULTS, withPrograms } from "../../dialects/settings.ts";
+import type { YamlText } from "../../yaml/read.ts";
+import { YAML_LIMITS } from "../../yaml/scan.ts";
 import { dialectSettingsFor, unusedSettings } from "../apply/dialect-settings.ts";
 import { KINDS } from "../apply/documents.ts";
 import { readJobFiles } from "../apply/read-jobs.ts";
@@ -17,10 +19,9 @@ import type { Arguments, CommandContext, CommandOption } from "../command.ts";
 import { conflictError, requirementError, usageError, valueError } from "../exit.ts";
 import { bytesOf, stepsOf } from "../input/job-file.ts";
 import { POLICY_OPTIONS, policyOf } from "../input/shared-options.ts";
+import { readSmallFile, readYamlDocuments, textIn, yamlUsageError } from "../input/yaml-file.ts";
 import { INPUT_OPTIONS, OPTION_OF, pairsOf } from "../submit/entry-from-options.ts";
 import { TARGET, targetOf } from "../target/target.ts";
-import { readSmallFile, readYamlDocuments, textIn, type YamlText } from "../yaml/read.ts";
-import { YAML_LIMITS } from "../yaml/scan.ts";
 import { withJitter } from "./plan.ts";
 
 const PARAM = INPUT_OPTIONS.find(({ name }) => name === "param") as (typeof INPUT_OPTIONS)[number];
@@ -154,7 +155,7 @@ async function retryAlone(
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
     const hint = dialect === undefined ? hintFor(retry) : "";
-    throw file.error(stepsOf(error.path ?? ""), error.message + hint);
+    throw yamlUsageError(file, stepsOf(error.path ?? ""), error.message + hint);
   }
 }
 

@@ -8,8 +8,8 @@ import type { Arguments, CommandContext, CommandOption } from "../command.ts";
 import { conflictError, missingFileError, requirementError, usageError, valueError } from "../exit.ts";
 import { bytesOf, entryOf, type FileJob } from "../input/job-file.ts";
 import { envOf, POLICY_OPTIONS, policyOf, timeOf } from "../input/shared-options.ts";
+import { readYamlBytes, readYamlFile } from "../input/yaml-file.ts";
 import { isThisMachine, type Target } from "../target/target.ts";
-import { readYamlBytes, readYamlFile } from "../yaml/read.ts";
 
 const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
 

@@ -3,9 +3,9 @@
 import { readdirSync, statSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { usageError } from "../../../cli/exit.ts";
-import { readSmallFile, readYamlDocuments, textIn } from "../../../cli/yaml/read.ts";
-import { YAML_LIMITS } from "../../../cli/yaml/scan.ts";
+import { readSmallFile, readYamlDocuments, textIn } from "../../../cli/input/yaml-file.ts";
 import { show } from "../../../core/errors.ts";
+import { YAML_LIMITS } from "../../../yaml/scan.ts";
 import { isRole } from "../role.ts";
 
 const YAML_NAME = /\.(ya?ml|json)$/i;

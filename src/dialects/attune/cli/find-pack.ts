@@ -3,9 +3,10 @@
 import { existsSync, readdirSync } from "node:fs";
 import { basename, join, resolve } from "node:path";
 import { CliError, usageError } from "../../../cli/exit.ts";
-import { readYamlFile, type YamlText } from "../../../cli/yaml/read.ts";
+import { readYamlFile, yamlUsageError } from "../../../cli/input/yaml-file.ts";
 import { isPlain, nearest } from "../../../core/check.ts";
 import { ConfigError, show } from "../../../core/errors.ts";
+import type { YamlText } from "../../../yaml/read.ts";
 import { actionRef, packRef } from "../action.ts";
 
 export interface FoundPack {
@@ -101,7 +102,7 @@ function packIn(dir: string, given: string, wanted: string): FoundPack | null {
       const value = isPlain(manifest.value) ? manifest.value : {};
       return { ref: packRef(value, ""), dir, given, manifest };
     } catch (error) {
-      if (error instanceof ConfigError) throw manifest.error([], error.message);
+      if (error instanceof ConfigError) throw yamlUsageError(manifest, [], error.message);
       throw error;
     }
   });

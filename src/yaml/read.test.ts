@@ -1,20 +1,17 @@
-import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
-import { tmpdir } from "node:os";
-import { join } from "node:path";
 import fc from "fast-check";
-import { afterAll, describe, expect, it } from "vitest";
-import { IS_FULL, rounds } from "../../../test/tier.ts";
-import { CliError } from "../exit.ts";
-import { readYaml, readYamlBytes, readYamlDocuments, readYamlFile } from "./read.ts";
+import { describe, expect, it } from "vitest";
+import { IS_FULL, rounds } from "../../test/tier.ts";
+import { readYaml, readYamlBytes, readYamlDocuments, YamlError } from "./read.ts";
 
 const value = (text: string) => readYaml(text, "f.yaml").value;
 const refusal = (text: string): string => {
   try {
     value(text);
   } catch (error) {
-    expect(error).toBeInstanceOf(CliError);
-    expect((error as CliError).exitCode).toBe(2);
-    return (error as Error).message;
+    expect(error).toBeInstanceOf(YamlError);
+    const { file, line, column, problem, message } = error as YamlError;
+    expect(message).toBe(line === null ? `${file}: ${problem}` : `${file}:${line}:${column}: ${problem}`);
+    return message;
   }
   return "nothing was wrong";
 };
@@ -224,7 +221,7 @@ describe("any text", () => {
       const taken = value(text);
       expect(JSON.parse(JSON.stringify(taken))).toEqual(taken);
     } catch (error) {
-      if (!(error instanceof CliError)) throw error;
+      if (!(error instanceof YamlError)) throw error;
       expect(error.message).toMatch(/^f\.yaml:\d+:\d+: ./);
     }
     expect(({} as Record<string, unknown>).polluted).toBeUndefined();
@@ -254,26 +251,10 @@ describe("any text", () => {
         try {
           readYamlBytes(bytes, "f.yaml");
         } catch (error) {
-          expect(error).toBeInstanceOf(CliError);
+          expect(error).toBeInstanceOf(YamlError);
         }
       }),
     );
-  });
-});
-
-describe("a file", () => {
-  const dir = mkdtempSync(join(tmpdir(), "perdure-yaml-"));
-  afterAll(() => rmSync(dir, { recursive: true }));
-
-  it("is read completely, missing, or refused as not text", () => {
-    writeFileSync(join(dir, "a.yaml"), "\ufeffa: 1\n");
-    writeFileSync(join(dir, "b.yaml"), Buffer.from([0x61, 0xff]));
-    mkdirSync(join(dir, "c.yaml"));
-    expect(readYamlFile(join(dir, "a.yaml"), "a.yaml")?.value).toEqual({ a: 1 });
-    expect(readYamlFile(join(dir, "none.yaml"), "none.yaml")).toBeNull();
-    expect(() => readYamlFile(join(dir, "b.yaml"), "b.yaml")).toThrow("b.yaml is not UTF-8 text");
-    expect(() => readYamlFile(join(dir, "c.yaml"), "c.yaml")).toThrow("c.yaml is a directory; pass a file");
-    expect(() => readYamlFile("/dev/zero", "zero")).toThrow("zero is a device; pass a file");
   });
 });
 

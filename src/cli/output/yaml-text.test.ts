@@ -2,9 +2,9 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { parse } from "yaml";
 import { rounds } from "../../../test/tier.ts";
-import { safeText } from "../output/terminal-text.ts";
-import { readYaml } from "./read.ts";
-import { yamlText } from "./write.ts";
+import { readYaml } from "../../yaml/read.ts";
+import { safeText } from "./terminal-text.ts";
+import { yamlText } from "./yaml-text.ts";
 
 /** The values that Perdure's reader and a YAML 1.1 reader return; they share no objects. */
 function readBack(value: unknown): readonly unknown[] {

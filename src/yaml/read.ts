@@ -1,15 +1,35 @@
-/** Reads YAML or JSON that a person wrote, within limits: no custom tags, no merge keys, each key once. Errors are usage
- *  errors with file, line and column. The result is a plain value without prototypes that knows the position of each part,
- *  so that later checks can report it. */
-import type { Alias, Document, LineCounter, Pair, Scalar, YAMLMap, YAMLSeq } from "yaml";
-import { CliError, EXIT, usageError } from "../exit.ts";
-import { readBounded } from "../input/read-file.ts";
+/** Reads YAML or JSON that a person wrote, within limits: no custom tags, no merge keys, each key once. A mistake is a
+ *  `YamlError` with file, line and column. The result is a plain value without prototypes that knows the position of each
+ *  part, so that later checks can report it. Reads no files: a server gets its text in a request. */
+import type { Document, LineCounter } from "yaml";
 import { TOO_DEEP, YAML_LIMITS, YamlFault, yaml, yamlTokens } from "./scan.ts";
+import { NOT_A_TEXT_KEY, startOf, YamlValueReader } from "./value.ts";
 
 /** Counted from 1. */
-interface YamlPosition {
+export interface YamlPosition {
   readonly line: number;
   readonly column: number;
+}
+
+/** A text that cannot be read. Its message is `job.yaml:3:5: PROBLEM`; of a problem with the file as a whole it has no
+ *  position. */
+export class YamlError extends Error {
+  /** The name as it was given. */
+  readonly file: string;
+  /** Counted from 1, as `column`. Null: the whole file. */
+  readonly line: number | null;
+  readonly column: number | null;
+  /** The message without the position. */
+  readonly problem: string;
+
+  constructor(file: string, at: YamlPosition | null, problem: string, message?: string) {
+    super(message ?? `${at === null ? file : positionText(file, at)}: ${problem}`);
+    this.name = "YamlError";
+    this.file = file;
+    this.line = at?.line ?? null;
+    this.column = at?.column ?? null;
+    this.problem = problem;
+  }
 }
 
 export type YamlPath = readonly (string | number)[];
@@ -88,11 +108,6 @@ export class YamlText {
   where(path: YamlPath): string {
     return positionText(this.file, this.positionOf(path));
   }
-
-  /** An error at a position of the file. */
-  error(path: YamlPath, message: string): CliError {
-    return usageError(`${this.where(path)}: ${message}`);
-  }
 }
 
 /** `file` is for messages. */
@@ -122,7 +137,7 @@ function documentsIn(text: string, file: string, most: number): YamlText[] {
     }
   } catch (error) {
     if (!(error instanceof YamlFault)) throw error;
-    throw usageError(`${positionText(file, positionAt(lines, error.offset))}: ${error.message}`);
+    throw new YamlError(file, positionAt(lines, error.offset), error.message);
   }
   if (found.length === 0) throw new Error("the parser gave no document");
   return found;
@@ -145,46 +160,24 @@ function* composed(text: string): Generator<Document.Parsed, void> {
   }
 }
 
-/** Null if there is no such file. */
-export function readYamlFile(path: string, file: string, check?: YamlFileCheck): YamlText | null {
-  const bytes = readSmallFile(path, file, YAML_LIMITS.bytes + 1, check);
-  return bytes === null ? null : readYamlBytes(bytes, file);
-}
-
-/** Throws if the open file must not be read. */
-type YamlFileCheck = (descriptor: number) => void;
-
-/** Reads at most `limit` bytes of a file; null if it does not exist. */
-export function readSmallFile(path: string, file: string, limit: number, check?: YamlFileCheck): Buffer | null {
-  try {
-    return readBounded(path, limit, file, check);
-  } catch (error) {
-    if (error instanceof CliError) throw error;
-    const { code, message } = error as NodeJS.ErrnoException;
-    if (code === "ENOENT" || code === "ENOTDIR") return null;
-    if (code === "EISDIR") throw usageError(`${file} is a directory; pass a file`);
-    throw new CliError(EXIT.usage, `${file}: cannot be read: ${message}`);
-  }
-}
-
 export function readYamlBytes(bytes: Uint8Array, file: string): YamlText {
-  return readYaml(textIn(bytes, file), file);
+  return readYaml(yamlTextIn(bytes, file), file);
 }
 
 /** The bytes of a file as text. */
-export function textIn(bytes: Uint8Array, file: string): string {
+export function yamlTextIn(bytes: Uint8Array, file: string): string {
   if (bytes.length > YAML_LIMITS.bytes) throw tooLong(file);
   try {
     return new TextDecoder("utf-8", { fatal: true }).decode(bytes);
   } catch {
-    throw usageError(`${file} is not UTF-8 text; save it as UTF-8`);
+    const problem = "is not UTF-8 text; save it as UTF-8";
+    throw new YamlError(file, null, problem, `${file} ${problem}`);
   }
 }
 
-function tooLong(file: string): CliError {
-  return usageError(
-    `${file}: over ${YAML_LIMITS.bytes} bytes; split it, or store the data elsewhere and pass its address`,
-  );
+function tooLong(file: string): YamlError {
+  const problem = `over ${YAML_LIMITS.bytes} bytes; split it, or store the data elsewhere and pass its address`;
+  return new YamlError(file, null, problem);
 }
 
 function positionText(file: string, { line, column }: YamlPosition): string {
@@ -206,7 +199,6 @@ function linesOf(text: string): LineCounter {
   }
 }
 
-const NOT_A_TEXT_KEY = "a key must be text; use a plain text as the key";
 const ADVICE: Readonly<Record<string, string>> = {
   TAB_AS_INDENT: "tabs do not indent in YAML; use spaces",
   BAD_INDENT: "wrong indentation; align it with its neighbours",
@@ -232,124 +224,4 @@ function plainYamlError({ code, message }: { code: string; message: string }): s
     return `the "${begin}" is not closed, or its lines are not indented; add "${end}", or indent them`;
   }
   return ADVICE[code] ?? `not valid YAML (${short}); fix it there`;
-}
-
-// Converts the nodes of a YAML document to a plain value with only what JSON has. Objects have no prototype, so `__proto__`
-// is a key like any other. Aliases are copied, and the size of the copies is limited: a few nested aliases could otherwise
-// expand to a billion values.
-
-/** Characters that aliases may add: a kilobyte each. */
-const MAX_ADDED = 1_024 * YAML_LIMITS.aliases;
-/** The cost of a value besides its text, in characters. */
-const VALUE_COST = 16;
-
-/** The offset of a node in the text. */
-function startOf(node: unknown): number | null {
-  const { range } = (node ?? {}) as { range?: readonly number[] | null };
-  return range?.[0] ?? null;
-}
-
-class YamlValueReader {
-  /** The node of each alias: the last anchor of its name before it. Also used to find positions. */
-  readonly targets = new Map<Alias, unknown>();
-  readonly #anchors = new Map<string, unknown>();
-  /** The nodes being converted now. */
-  readonly #open = new Set<unknown>();
-  /** The outermost alias being converted now. */
-  #alias: Alias | null = null;
-  #added = 0;
-
-  valueOf(node: unknown): unknown {
-    if (node === null || node === undefined) return null;
-    const { isAlias, isMap, isScalar, isSeq } = yaml();
-    if (isAlias(node)) return this.#copied(node);
-    this.#note(node);
-    if (isScalar(node)) return this.#scalar(node);
-    if (this.#open.size >= YAML_LIMITS.depth) throw faulty(node, TOO_DEEP);
-    this.#open.add(node);
-    const value = isMap(node) ? this.#object(node) : isSeq(node) ? this.#list(node) : refuse(node);
-    this.#open.delete(node);
-    return value;
-  }
-
-  #copied(alias: Alias): unknown {
-    const target = this.targets.get(alias) ?? this.#anchors.get(alias.source);
-    if (target === undefined) {
-      throw faulty(alias, `*${alias.source} has no &${alias.source} before it; if it is text, add quotes`);
-    }
-    this.targets.set(alias, target);
-    if (this.#open.has(target)) throw faulty(alias, `*${alias.source} contains itself; write the value out`);
-    const outer = this.#alias;
-    this.#alias ??= alias;
-    const value = this.valueOf(target);
-    this.#alias = outer;
-    return value;
-  }
-
-  #object(map: YAMLMap): object {
-    const object: Record<string, unknown> = Object.create(null);
-    for (const pair of map.items) {
-      const key = this.#key(pair);
-      if (Object.hasOwn(object, key)) throw faulty(pair.key, `duplicate key ${quoted(key)}; keep one`);
-      object[key] = this.valueOf(pair.value);
-    }
-    return object;
-  }
-
-  #key({ key }: Pair): string {
-    if (!yaml().isScalar(key) || typeof key.value !== "string") {
-      throw faulty(key, NOT_A_TEXT_KEY);
-    }
-    this.#note(key);
-    if (key.value === "<<" && key.type === "PLAIN") {
-      throw faulty(key, "merge keys (<<) are not read; write the keys out");
-    }
-    this.#count(key.value.length);
-    return key.value;
-  }
-
-  #list(seq: YAMLSeq): unknown[] {
-    return seq.items.map((item) => this.valueOf(item));
-  }
-
-  #scalar(scalar: Scalar): string | number | boolean | null {
-    const { value, source = "" } = scalar;
-    if (typeof value === "string") {
-      this.#count(value.length);
-      return value;
-    }
-    if (value === null || typeof value === "boolean") return value;
-    if (typeof value !== "number") return refuse(scalar);
-    if (!Number.isFinite(value)) throw faulty(scalar, `${quoted(source)} is not a JSON number`);
-    if (Number.isInteger(value) && !Number.isSafeInteger(value) && !/[.eE]/.test(source)) {
-      throw faulty(scalar, `${quoted(source)} is too large to be kept exactly; put it in quotes`);
-    }
-    return value;
-  }
-
-  /** Nodes inside an alias were recorded at its anchor. */
-  #note(node: unknown): void {
-    const { anchor } = node as { anchor?: string };
-    if (this.#alias !== null) this.#count(VALUE_COST);
-    else if (anchor !== undefined) this.#anchors.set(anchor, node);
-  }
-
-  #count(more: number): void {
-    if (this.#alias === null) return;
-    this.#added += more;
-    if (this.#added <= MAX_ADDED) return;
-    throw faulty(this.#alias, "aliases (*name) make too much of the file; write the values out");
-  }
-}
-
-function faulty(node: unknown, message: string): YamlFault {
-  return new YamlFault(startOf(node) ?? 0, message);
-}
-
-function refuse(node: unknown): never {
-  throw faulty(node, "not a JSON value; use text, a number, true, false, null, a list or a map");
-}
-
-function quoted(text: string): string {
-  return JSON.stringify(text.length > 60 ? `${text.slice(0, 57)}...` : text);
 }

@@ -1,9 +1,9 @@
 /** Writes a value as YAML that every reader reads as the same value, also readers of YAML 1.1 such as kubectl's, where `yes`
  *  and `0o17` are not text. Text with characters that are unsafe on a terminal is in double quotes, escaped. */
 import type { Scalar, ScalarTag } from "yaml";
+import { yaml } from "../../yaml/scan.ts";
 import { CliError, EXIT } from "../exit.ts";
-import { safeText, safeYaml } from "../output/terminal-text.ts";
-import { yaml } from "./scan.ts";
+import { safeText, safeYaml } from "./terminal-text.ts";
 
 /** Multi-line text that begins with blanks or has a line of blanks only: the library loses some of them in a block. */
 const FRAGILE = /^[ \t\n].*\n|^\n|\n[ \t]+(?:\n|$)/s;
