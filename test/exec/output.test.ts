@@ -26,6 +26,22 @@ describe("output", () => {
     expect(stdout).toBe(`${all.slice(0, 5_000)}\n[perdure: ${dropped} bytes dropped here]\n${all.slice(-5_000)}`);
   });
 
+  it("is in the result as text, if the job asks for it: its beginning, whatever is kept in the file", async () => {
+    const bench = await sharedBench();
+    const resultStdout = true;
+    const some = await bench.sh("printf 'grüße\\n'; echo no >&2", { resultStdout });
+    expect(some.result.stdout).toEqual({ bytes: 8, dropped: 0, text: "grüße\n" });
+    expect(some.result.stderr).toEqual({ bytes: 3, dropped: 0 });
+    expect((await bench.sh("true", { resultStdout })).result.stdout).toEqual({ bytes: 0, dropped: 0, text: "" });
+    const seq = await bench.run({ argv: ["seq", "1", "200000"], outputCap: 10_000, resultStdout });
+    const all = Array.from({ length: 200_000 }, (_, i) => `${i + 1}\n`).join("");
+    const { text, ...others } = seq.result.stdout;
+    expect(text === all.slice(0, 65_536)).toBe(true);
+    expect(others).toEqual({ bytes: all.length, dropped: all.length - 10_000, textCut: true });
+    const failed = await bench.sh("echo out; exit 3", { resultStdout });
+    expect(failed.job.state).toBe("failed");
+  });
+
   it("without a newline, in one line of 20 MB, fails no command, and its end is the last line", async () => {
     const bench = await sharedBench();
     const script = "head -c 20000000 /dev/zero | tr '\\0' x >&2; echo ' the end' >&2; exit 2";

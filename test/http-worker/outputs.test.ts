@@ -49,6 +49,15 @@ describe("what a command leaves", () => {
     await until("its directory is removed", () => inHand(dir).length === 0);
   });
 
+  it("is in its result as text, if the job asks for it", async () => {
+    const bench = await openWireBench();
+    await bench.work([exec]);
+    const id = await bench.submit("exec", { argv: ["seq", "1", "50000"], resultStdout: true });
+    const { result } = await bench.ended(id);
+    const all = Array.from({ length: 50_000 }, (_, i) => `${i + 1}\n`).join("");
+    expect(result).toMatchObject({ stdout: { bytes: all.length, text: all.slice(0, 65_536), textCut: true } });
+  });
+
   it("can be read while it runs", async () => {
     const bench = await openWireBench();
     const go = join(tempDir(), "go");

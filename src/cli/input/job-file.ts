@@ -28,7 +28,7 @@ const JOB_KEYS = ["kind", "input", "argv", "command", ...OPTION_KEYS];
 /** Fields of a command besides `command` and `argv`. */
 const EXEC_KEYS = [
   ...["shell", "env", "cwd", "stdin", "files", "grace", "outputCap", "limits", "umask", "keep"],
-  ...["ports", "fill"],
+  ...["ports", "fill", "resultStdout"],
 ];
 /** All fields allowed at the top of a job file. */
 export const TOP_KEYS: readonly string[] = [...JOB_KEYS, ...EXEC_KEYS, "jobs"];

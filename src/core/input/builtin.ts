@@ -22,7 +22,15 @@ export interface ExecResult {
   /** Files that are not listed: too many, or unreadable. */
   readonly moreOutputs?: number;
   /** Bytes written, and how many of them were dropped because of the limit. */
-  readonly stdout: { readonly bytes: number; readonly dropped: number };
+  readonly stdout: {
+    readonly bytes: number;
+    readonly dropped: number;
+    /** With `resultStdout`: its beginning as text, at most 64 KiB. What is not UTF-8 is U+FFFD. Absent where its worker was
+     *  lost after its verdict was complete. */
+    readonly text?: string;
+    /** There is more than `text`. */
+    readonly textCut?: true;
+  };
   readonly stderr: { readonly bytes: number; readonly dropped: number };
 }
 

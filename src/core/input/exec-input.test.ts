@@ -29,7 +29,7 @@ describe("a command", () => {
         graceMs: 10_000,
         outputCap: 1_048_576,
       },
-      ...{ files: {}, ports: [], fill: {}, limits: {}, umask: null, keep: false },
+      ...{ files: {}, ports: [], fill: {}, limits: {}, umask: null, keep: false, resultStdout: false },
     });
   });
 

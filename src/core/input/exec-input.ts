@@ -36,6 +36,8 @@ export interface ExecInput {
   grace?: Duration;
   /** Bytes kept of stdout, and of stderr, or text such as `4m`: half from the beginning, half from the end. Default: 1 MiB. */
   outputCap?: number | string;
+  /** Adds the beginning of stdout as text, at most 64 KiB of it, to the result of the job, whatever `outputCap` is. */
+  resultStdout?: boolean;
   limits?: ExecLimits;
   /** For the files it creates, as in 0o077. Default: the worker's. Only the owner can read its own directory in any case. */
   umask?: number;
@@ -84,6 +86,7 @@ export interface CheckedExec {
   readonly fill: Readonly<Record<string, Fill>>;
   readonly graceMs: number;
   readonly outputCap: number;
+  readonly resultStdout: boolean;
   readonly limits: CheckedLimits;
   readonly umask: number | null;
   readonly keep: boolean;
@@ -103,6 +106,7 @@ const KEYS = [
   "fill",
   "grace",
   "outputCap",
+  "resultStdout",
   "limits",
   "umask",
   "keep",
@@ -135,6 +139,7 @@ export function checkExecInput(value: unknown, path: string): CheckedExec {
     fill: read("fill", (value, at) => checkFill(value, at, { ports, env }), {}),
     graceMs: read("grace", graceOf, DEFAULT_GRACE_MS),
     outputCap: read("outputCap", (n, at) => asInteger(bytesIn(n, at), at, { min: 1_024, max: MAX_CAP }), DEFAULT_CAP),
+    resultStdout: read("resultStdout", asBoolean, false),
     limits: read("limits", checkLimits, {}),
     umask: read("umask", (n, at) => asInteger(n, at, { min: 0, max: 0o777 }), null),
     keep: read("keep", asBoolean, false),

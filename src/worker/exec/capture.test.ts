@@ -114,6 +114,47 @@ describe("Capture", () => {
   });
 });
 
+describe("the text of a capture", () => {
+  const textOf = (chunks: readonly Buffer[], cap: number, fileCap = 1_024) => {
+    const capture = new Capture(join(dir, "never opened"), fileCap, cap);
+    for (const chunk of chunks) capture.write(Buffer.from(chunk));
+    return capture.text();
+  };
+
+  it.each([
+    ["", 10, { text: "", isCut: false }],
+    ["0123456789", 10, { text: "0123456789", isCut: false }],
+    ["0123456789a", 10, { text: "0123456789", isCut: true }],
+    ["12345678é", 9, { text: "12345678", isCut: true }], // a character is not split
+    ["1234567😀", 10, { text: "1234567", isCut: true }],
+    ["123456😀", 10, { text: "123456😀", isCut: false }],
+    ["\ufeffa", 10, { text: "\ufeffa", isCut: false }],
+    [Buffer.from([0x61, 0xff, 0x62]), 10, { text: "a\ufffdb", isCut: false }],
+    [Buffer.from([0x61, 0xe2, 0x82]), 10, { text: "a\ufffd", isCut: false }], // the end of the output, not of the text
+    [Buffer.alloc(10, 0xff), 10, { text: "\ufffd".repeat(3), isCut: true }], // three bytes each
+  ])("is its beginning in whole characters (case %#)", (output, cap, expected) => {
+    const bytes = Buffer.from(output as string);
+    expect(textOf([bytes], cap)).toEqual(expected);
+    expect(textOf(inTens(bytes), cap, 2)).toEqual(expected);
+  });
+
+  it("is within its limit, and a beginning, for any bytes, chunks and limits", () => {
+    fc.assert(
+      fc.property(chunkings, fc.integer({ min: 0, max: 5_000 }), (parts, cap) => {
+        const bytes = Buffer.concat(parts);
+        const { text, isCut } = textOf(
+          parts.map((part) => Buffer.from(part)),
+          cap,
+        );
+        expect(Buffer.byteLength(text)).toBeLessThanOrEqual(cap);
+        const whole = new TextDecoder("utf-8", { ignoreBOM: true }).decode(bytes);
+        expect(isCut ? whole.startsWith(text) : whole === text).toBe(true);
+        if (bytes.length > cap) expect(isCut).toBe(true);
+      }),
+    );
+  });
+});
+
 function inTens(bytes: Buffer): Buffer[] {
   const parts: Buffer[] = [];
   for (let at = 0; at < bytes.length; at += 10) parts.push(bytes.subarray(at, at + 10));

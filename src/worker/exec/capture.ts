@@ -10,6 +10,13 @@ export interface CapturedBytes {
   readonly dropped: number;
 }
 
+/** The beginning of an output as text. */
+export interface CapturedText {
+  readonly text: string;
+  /** There is more. */
+  readonly isCut: boolean;
+}
+
 const TAIL_BYTES = 4_096;
 /** Limit of the lines that are stored with a failure. */
 const LINES_BYTES = 2_048;
@@ -29,8 +36,14 @@ export class Capture {
   #ringAt = 0;
   #ringLength = 0;
 
-  constructor(path: string, cap: number) {
+  /** The first bytes, for `text`. */
+  readonly #first: Buffer;
+  #firstLength = 0;
+
+  /** `textCap` is the limit of `text` in bytes of UTF-8; it is independent of `cap`. */
+  constructor(path: string, cap: number, textCap = 0) {
     this.#path = path;
+    this.#first = Buffer.alloc(textCap);
     this.#headCap = cap >> 1;
     this.#tailCap = cap - this.#headCap;
   }
@@ -42,6 +55,7 @@ export class Capture {
 
   write(chunk: Buffer): void {
     this.#bytes += chunk.length;
+    this.#firstLength += chunk.copy(this.#first, this.#firstLength);
     const headLeft = this.#headCap - this.#head;
     if (headLeft > 0) {
       const part = chunk.subarray(0, headLeft);
@@ -59,6 +73,16 @@ export class Capture {
     await this.#writing;
     await this.#file?.close().catch(() => {});
     return { bytes: this.#bytes, dropped };
+  }
+
+  /** The beginning; a character is never split, and what is not UTF-8 becomes U+FFFD. */
+  text(): CapturedText {
+    const first = this.#first.subarray(0, this.#firstLength);
+    const hasMore = this.#bytes > first.length;
+    const whole = new TextDecoder("utf-8", { ignoreBOM: true }).decode(first, { stream: hasMore });
+    // Each wrong byte becomes a character of three.
+    const { read } = new TextEncoder().encodeInto(whole, new Uint8Array(this.#first.length));
+    return { text: whole.slice(0, read), isCut: hasMore || read < whole.length };
   }
 
   get trouble(): string | null {

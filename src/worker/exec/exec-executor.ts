@@ -10,10 +10,9 @@ import type { OutputChunk } from "../../core/task/work-options.ts";
 import { type ClaimedJob, MAX_JOB_BODY_BYTES, NO_INPUT } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FieldLog } from "../../lib/log.ts";
-import { isOver } from "../../lib/text.ts";
 import type { AttemptRun } from "../attempt-run.ts";
 import type { ExecutionResult, Executor } from "../executor.ts";
-import { Capture, type CapturedBytes } from "./capture.ts";
+import { Capture, type CapturedBytes, type CapturedText } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
 import { environmentOf, filled, portVariables, userVariables } from "./environment.ts";
 import { endOf } from "./outcome.ts";
@@ -22,6 +21,7 @@ import { Ports } from "./ports.ts";
 import { MARK } from "./processes.mjs";
 import { checkProgram, checkUserAccess } from "./program.ts";
 import { readUsage, readVerdict, usageTrouble } from "./result-files.ts";
+import { resultText } from "./result-text.ts";
 import { chownDirectory, chownPrevious, type RunUser } from "./run-user.ts";
 import { SupervisorClient } from "./supervisor-client.ts";
 
@@ -99,6 +99,7 @@ interface ExecOptions {
 }
 
 const USAGE_MS = 1_000;
+const RESULT_TEXT_BYTES = 65_536;
 const STREAMS: ReadonlySet<string> = new Set(["stdout.log", "stderr.log"]);
 /** Logged flush errors: on a broken disk every file fails, and there may be a thousand. */
 const MAX_LOGGED = 3;
@@ -197,7 +198,8 @@ export class ExecExecutor implements Executor {
     const problem = (await checkProgram(input.argv[0], cwd, env.PATH as string)) ?? checkUserAccess(user, input.cwd);
     if (problem !== null) return failed(problem);
     const stdin = await this.#stdin(run, input);
-    const stdout = new Capture(join(dir, "stdout.log"), input.outputCap);
+    const textCap = input.resultStdout ? RESULT_TEXT_BYTES : 0;
+    const stdout = new Capture(join(dir, "stdout.log"), input.outputCap, textCap);
     const stderr = new Capture(join(dir, "stderr.log"), input.outputCap);
     try {
       await Promise.all([stdout.open(), stderr.open()]);
@@ -222,10 +224,11 @@ export class ExecExecutor implements Executor {
     await stopUsage();
     const errorOutput = { line: stderr.summary(), tail: stderr.lastLines() };
     const written = await Promise.all([stdout.close(), stderr.close()]);
+    const text = input.resultStdout ? stdout.text() : null;
     for (const capture of [stdout, stderr]) {
       if (capture.trouble !== null) run.log(`output could not be stored: ${capture.trouble}`);
     }
-    return this.#judge(run, end, { dir, errorOutput, written });
+    return this.#judge(run, end, { dir, errorOutput, written, text });
   }
 
   /** The stored standard input, opened for each attempt, so that each reads it from the start; null if the job has none. */
@@ -239,7 +242,8 @@ export class ExecExecutor implements Executor {
     throw new Error(`the piped input of the job has ${size} bytes instead of ${stdinFile.bytes}`);
   }
 
-  async #judge(run: AttemptRun, end: CommandEnd, { dir, errorOutput, written }: JudgedFiles): Promise<ExecutionResult> {
+  async #judge(run: AttemptRun, end: CommandEnd, files: JudgedFiles): Promise<ExecutionResult> {
+    const { dir, errorOutput, written, text } = files;
     if (end.kind === "never started") return failed(end.failure);
     if (end.left > 0) run.log(`${end.left} processes could not be killed`);
     const verdict = await readVerdict(join(dir, "result.json"), this.#options.user?.uid);
@@ -250,17 +254,12 @@ export class ExecExecutor implements Executor {
     const judged = endOf(end, verdict, errorOutput.line, errorOutput.tail);
     const hasVerdict = isVerdict(verdict);
     if (judged.kind !== "completed") return { outcome: judged, isVerdict: hasVerdict };
-    const { files, more } = await this.#options.directories.list(run.job.id, run.job.attempt);
-    const [stdout, stderr] = written;
-    const result = { exitCode: judged.exitCode, output: judged.output, outputs: files, stdout, stderr };
-    const text = JSON.stringify(more === 0 ? result : { ...result, moreOutputs: more });
-    if (!isOver(text, MAX_JOB_BODY_BYTES))
-      return { outcome: { kind: "completed", result: text }, isVerdict: hasVerdict };
-    const short = JSON.stringify({ ...result, outputs: [], moreOutputs: files.length + more });
-    if (!isOver(short, MAX_JOB_BODY_BYTES))
-      return { outcome: { kind: "completed", result: short }, isVerdict: hasVerdict };
+    const { exitCode, output } = judged;
+    const listed = await this.#options.directories.list(run.job.id, run.job.attempt);
+    const result = resultText({ exitCode, output }, { ...listed, written, text });
+    if (result !== null) return { outcome: { kind: "completed", result }, isVerdict: hasVerdict };
     const message = `the output in result.json is over ${MAX_JOB_BODY_BYTES} bytes as JSON; write it to artifacts/`;
-    return failed(failure({ kind: "result", class: "logical", message, exitCode: judged.exitCode }));
+    return failed(failure({ kind: "result", class: "logical", message, exitCode }));
   }
 
   async #mayIsolate(): Promise<boolean> {
@@ -321,7 +320,9 @@ export class ExecExecutor implements Executor {
 interface JudgedFiles {
   readonly dir: string;
   readonly errorOutput: { readonly line: string; readonly tail: string };
-  readonly written: readonly CapturedBytes[];
+  readonly written: readonly [CapturedBytes, CapturedBytes];
+  /** The text of stdout, if the result contains it. */
+  readonly text: CapturedText | null;
 }
 
 function checkedPayload(payload: string): CheckedExec {
