@@ -75,6 +75,7 @@ export function toJob(r: readonly unknown[], interned: InternedValues): StoredJo
     key: r[32] as string | null,
     tags: r[33] === null ? NO_TAGS : (JSON.parse(r[33] as string) as string[]),
     parentId: r[34] as string | null,
+    runId: null,
     depth: (r[35] as number | null) ?? 0,
     budget: r[36] as number | null,
   };
@@ -133,6 +134,7 @@ export function toStarted(
       key: r[13] as string | null,
       tags: parseOrNull<string[]>(r[14] as string | null) ?? NO_TAGS,
       parentId: null,
+      runId: null,
       depth: 0,
       budget: null,
     },

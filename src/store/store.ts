@@ -25,6 +25,7 @@ export type * from "./port/children.ts";
 export type * from "./port/events.ts";
 export type * from "./port/jobs.ts";
 export type * from "./port/queues.ts";
+export type * from "./port/runs.ts";
 export type * from "./port/sessions.ts";
 export type * from "./port/settings.ts";
 export type * from "./port/tokens.ts";

@@ -43,6 +43,15 @@ function jobDetail(event: JobEvent): string {
       const due = `due at ${showLocal(event.data.runAt)}`;
       return [due, changed, by(event.data.by)].filter((part) => part !== "").join(", ");
     }
+    case "run.advanced": {
+      const names = ["start", "end"] as const;
+      const [started, ended] = names.map((name) => event.data.changes.filter((change) => change.do === name).length);
+      return `${ended} ended, ${started} started`;
+    }
+    case "run.ended": {
+      const { reason, step, message } = event.data;
+      return [reason, step === null ? null : `step ${step}`, message].filter((part) => part !== null).join(", ");
+    }
     default: {
       const { attempt, decision, failure } = event.data;
       const parts = [`attempt ${attempt}`];

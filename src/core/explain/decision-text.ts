@@ -294,9 +294,12 @@ export function retryIn(event: JobEvent): RetryRecord | null {
   return { at: event.at, attempt: ended, cause: decision.class, match: decision.match ?? null, failure };
 }
 
+/** Of a job that attempts run: a run fails at a step, and has no attempts. */
+export type AttemptFailReason = Exclude<FailReason, "step">;
+
 /** What an operator can do about a failed job, in full sentences: the reader may never have seen this reason before. */
 export function adviceOn(
-  reason: FailReason,
+  reason: AttemptFailReason,
   { event, isAtMostOnce }: DecisionInHistory,
   { kind, queue }: { readonly kind: string; readonly queue: string },
 ): string {

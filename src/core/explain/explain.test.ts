@@ -8,10 +8,11 @@ import type { Outcome } from "../decision/outcome.ts";
 import { type Command, decideCommand } from "../job/command.ts";
 import type { JobEvent, JobEventBody, JobEventName } from "../job/event.ts";
 import { evolve, foldEvents } from "../job/fold.ts";
-import type { FailReason, Job, JobProgressFields, Usage } from "../job/job.ts";
+import type { Job, JobProgressFields, Usage } from "../job/job.ts";
 import { settleJob, startedData, submitJob, type Transition } from "../job/lifecycle.ts";
 import type { Policy, Rule, RuleCondition } from "../policy/policy.ts";
 import { PRESET_NAMES, presets } from "../policy/presets.ts";
+import type { AttemptFailReason } from "./decision-text.ts";
 import { type ExplainInput, type Explanation, explain } from "./explain.ts";
 
 const T0 = Date.UTC(2026, 9, 1, 3, 0, 0);
@@ -24,7 +25,15 @@ class Play {
   readonly events: JobEvent[] = [];
 
   constructor(policy: Partial<Policy> = {}, parts: Partial<Job> = {}) {
-    const blank = { namespace: "default", priority: 5, key: null, tags: [], labels: {}, submittedAt: T0 };
+    const blank = {
+      runId: null,
+      namespace: "default",
+      priority: 5,
+      key: null,
+      tags: [],
+      labels: {},
+      submittedAt: T0,
+    };
     const open = { timeoutMs: null, expireInMs: null, deadlineAt: null, runAt: T0 };
     const given = { id: "job_1", queue: "mail", kind: "send-mail", ...parts };
     this.job = { ...blank, ...open, ...given, policy: { ...presets.default, ...policy } } as Job;
@@ -385,7 +394,7 @@ describe("why a job failed, and what can be done", () => {
       .run(loss(null))
       .run(loss(null, { session: "s2" }))
       .run(loss(null, { session: "s3" }));
-  const cases: readonly [FailReason, string, Play, string, string][] = [
+  const cases: readonly [AttemptFailReason, string, Play, string, string][] = [
     [
       "exhausted",
       "all attempts used up",
@@ -559,7 +568,7 @@ describe("why a job failed, and what can be done", () => {
   });
 
   it("has a sentence for every reason", () => {
-    const reasons: Record<FailReason, true> = {
+    const reasons: Record<AttemptFailReason, true> = {
       ...{ exhausted: true, lost: true, rejected: true, invalid: true },
       ...{ timeout: true, budget: true, unschedulable: true, poison: true },
     };
@@ -885,7 +894,8 @@ it("has a sentence for every event", () => {
   play.command({ kind: "cancel" }).command({ kind: "redrive" });
   const shortage = { jobId: "job_0", part: "costUsd", limit: 1, used: 1.2, left: 0, wanted: 0 } as const;
   play.end({ kind: "over_budget", shortage }).command({ kind: "redrive" }).run(COMPLETED);
-  const sentences: Record<JobEventName, string> = {
+  // Those of runs have their own test.
+  const sentences: Record<Exclude<JobEventName, "run.advanced" | "run.ended">, string> = {
     "job.submitted": "Job job_1 was submitted at ",
     "job.queue_timeout": "It expired in the queue at ",
     "job.over_budget": ": the budget of job_0 (1 USD, 1.2 spent) has nothing left. Not counted as an attempt.",

@@ -8,7 +8,15 @@ import type { FailReason, JobProgressFields, JobState } from "../job/job.ts";
 import type { Policy, PresetName } from "../policy/policy.ts";
 import type { PolicySources } from "../policy/policy-sources.ts";
 import { type AttemptHistory, failureText } from "./attempt-text.ts";
-import { adviceOn, because, type CommandOrigin, isDecided, originText, type RetryWithLine } from "./decision-text.ts";
+import {
+  type AttemptFailReason,
+  adviceOn,
+  because,
+  type CommandOrigin,
+  isDecided,
+  originText,
+  type RetryWithLine,
+} from "./decision-text.ts";
 import { type JobHistory, readHistory } from "./history.ts";
 import { noWorkerText } from "./worker-command.ts";
 
@@ -231,7 +239,7 @@ function failedText(history: JobHistory): StatusText {
   const cause = decided === null ? "" : `: ${because(decided)}`;
   const failure = decided?.event.data.failure;
   const last = failure === undefined ? "" : ` Last failure: ${failureText(failure)}.`;
-  const advice = decided === null ? [] : [adviceOn(job.reason as FailReason, decided, submitted.data)];
+  const advice = decided === null ? [] : [adviceOn(job.reason as AttemptFailReason, decided, submitted.data)];
   if (discard !== null) {
     const summary = `${at}${cause}.${last} Discarded ${originText(discard)}.`;
     const lines = ["It is no longer a dead letter; it can still be redriven."];

@@ -123,6 +123,8 @@ export class JobHistoryReader {
       this.#sinceRedrive = { ...this.#sinceRedrive, decided };
       const { charge } = event.data.decision;
       if (charge?.to === "maxAttempts") this.#sinceRedrive = { ...this.#sinceRedrive, counted: charge };
+    } else if (event.name === "run.advanced" || event.name === "run.ended") {
+      this.#steps.push({ lines: [runLine(event)], retry: null });
     } else this.#addCommand(event, before, after);
   }
 
@@ -280,7 +282,28 @@ function grantText(budget: Partial<Amount> | undefined): string {
   return `; budget raised by ${limitText({ tokens: budget.tokens ?? null, costUsd: budget.costUsd ?? null })}`;
 }
 
-type CommandEvent = Exclude<JobEvent, DecidedEvent | SubmittedEvent | { name: "attempt.started" }>;
+type RunEvent = Extract<JobEvent, { name: "run.advanced" | "run.ended" }>;
+type CommandEvent = Exclude<JobEvent, DecidedEvent | SubmittedEvent | RunEvent | { name: "attempt.started" }>;
+
+/** In short: `explainRun` has the steps. */
+function runLine(event: RunEvent): string {
+  if (event.name === "run.ended") {
+    const { state, step, message } = event.data;
+    const where = step === null ? "" : ` at step ${quoted(step)}`;
+    const why = message === null ? "" : `: ${message}`;
+    return state === "cancelled"
+      ? `The run was cancelled at ${showAt(event.at)}.`
+      : `It ended as ${state} at ${showAt(event.at)}${where}${why}.`;
+  }
+  const { changes } = event.data;
+  const ended = changes.filter((change) => change.do === "end").length;
+  const started = changes.filter((change) => change.do === "start").length;
+  return `The run advanced at ${showAt(event.at)}: ${count(ended, "step")} ended, ${count(started, "step")} started.`;
+}
+
+function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
 
 function commandLine(
   event: CommandEvent,

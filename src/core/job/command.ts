@@ -8,6 +8,8 @@ import {
   redrivenBudgets,
   shortageText,
 } from "../decision/budget.ts";
+import { RUN_KIND } from "../playbook/playbook.ts";
+import type { RunRedrive } from "../run/run.ts";
 import { EVENT_FORMAT, type JobEventBody } from "./event.ts";
 import { evolve } from "./fold.ts";
 import { isTerminal, type Job } from "./job.ts";
@@ -24,6 +26,10 @@ export type Command =
       readonly kind: "redrive";
       readonly chapter?: number;
       readonly changes?: RedriveTerms;
+      /** Of a run: what to repeat. */
+      readonly run?: RunRedrive;
+      /** The run that redrives a step of it: nobody else may. */
+      readonly asRun?: string;
       readonly by?: string | null;
     }
   | { readonly kind: "reschedule"; readonly runAt: number; readonly by?: string | null }
@@ -54,11 +60,15 @@ export function decideCommand(
   switch (command.kind) {
     case "cancel":
       if (isTerminal(job.state)) return noop(`the job has already ${past(job)}`);
-      if (job.state !== "running") return apply(job, { name: "job.cancelled", data: { v: EVENT_FORMAT, by } }, now);
+      if (job.state !== "running" && !isRun(job)) {
+        return apply(job, { name: "job.cancelled", data: { v: EVENT_FORMAT, by } }, now);
+      }
       if (job.cancelRequestedAt !== null) return noop("a cancel was already requested");
       return apply(job, { name: "job.cancel_requested", data: { v: EVENT_FORMAT, by } }, now);
     case "retry":
-      if (job.state === "failed" || job.state === "cancelled") return redrive(job, {}, by, { now, budgets });
+      if (job.state === "failed" || job.state === "cancelled") {
+        return ofStep(job, "redrive") ?? redrive(job, {}, by, { now, budgets });
+      }
       if (job.state !== "queued") return refuse(job, "retry", "queued, failed or cancelled");
       return job.runAt <= now ? noop("the job is already due") : reschedule(job, now, by, now);
     case "reschedule":
@@ -72,12 +82,28 @@ export function decideCommand(
     case "redrive":
       if ((command.chapter ?? job.chapter) !== job.chapter) return noop("the job was redriven meanwhile");
       if (job.state !== "failed" && job.state !== "cancelled") return refuse(job, "redrive", "failed or cancelled");
-      return redrive(job, command.changes ?? {}, by, { now, budgets });
+      if (job.runId !== null && command.asRun !== job.runId) return ofStep(job, "redrive") as CommandDecision;
+      return redrive(job, command.changes ?? {}, by, { now, budgets }, command.run);
     case "discard":
       if (job.state !== "failed") return refuse(job, "discard", "failed");
+      if (job.runId !== null) return ofStep(job, "discard") as CommandDecision;
       if (job.discardedAt !== null) return noop("the job was already discarded");
       return apply(job, { name: "job.discarded", data: { v: EVENT_FORMAT, by } }, now);
   }
+}
+
+/** It ends when its steps have ended, which the run itself sees to. */
+function isRun(job: Job): boolean {
+  return job.kind === RUN_KIND;
+}
+
+/** What a run would not see must not change its steps. */
+function ofStep({ runId }: Job, verb: "redrive" | "discard"): CommandDecision | null {
+  if (runId === null) return null;
+  return {
+    kind: "refuse",
+    message: `cannot ${verb} a step of a run: it belongs to ${runId}; use perdure ${verb} ${runId}`,
+  };
 }
 
 function reschedule(job: Job, runAt: number, by: string | null, now: number): CommandDecision {
@@ -89,6 +115,7 @@ function redrive(
   changes: RedriveTerms,
   by: string | null,
   { now, budgets: before }: { readonly now: number; readonly budgets: readonly BudgetNow[] },
+  ofRun: RunRedrive = {},
 ): CommandDecision {
   const terms = redrivenTerms(job, changes);
   if (typeof terms === "string")
@@ -103,13 +130,14 @@ function redrive(
   }
   const limits = changes.budget === undefined && terms.policy === job.policy ? {} : { budgets };
   const granted = changes.budget === undefined ? {} : { budget: changes.budget };
+  const run = isRun(job) ? { run: ofRun } : {};
   const changed = changedTerms(job, terms);
   if (changed === null) {
-    const data = { ...requeued(job, now, by), ...granted };
+    const data = { ...requeued(job, now, by), ...granted, ...run };
     return { ...apply(job, { name: "job.redriven", data }, now), ...limits };
   }
   const next = { ...job, ...terms };
-  const data = { ...requeued(next, now, by), changed, ...granted };
+  const data = { ...requeued(next, now, by), changed, ...granted, ...run };
   return { ...apply(next, { name: "job.redriven", data }, now), terms, ...limits };
 }
 

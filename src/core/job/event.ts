@@ -6,6 +6,7 @@ import type { Crash } from "../decision/evidence.ts";
 import type { Failure } from "../decision/failure.ts";
 import type { DecisionStep, Match } from "../decision/match.ts";
 import type { PolicySources } from "../policy/policy-sources.ts";
+import type { RunChange, RunRedrive } from "../run/run.ts";
 import type { FailReason, JobState, Usage } from "./job.ts";
 import type { ChangedTerms } from "./redrive.ts";
 
@@ -115,6 +116,24 @@ export type JobEventBody =
         readonly changed?: ChangedTerms;
         /** The amount added to every budget that covers the job. */
         readonly budget?: Partial<Amount>;
+        /** Of a run: what it repeats and what it takes as done. Its state is `blocked` again. */
+        readonly run?: RunRedrive;
+      };
+    }
+  /** Of a run: what ended, which arcs were taken, and what started. One event for any number of steps. */
+  | {
+      readonly name: "run.advanced";
+      readonly data: { readonly v: number; readonly messages: number; readonly changes: readonly RunChange[] };
+    }
+  | {
+      readonly name: "run.ended";
+      readonly data: {
+        readonly v: number;
+        readonly state: "succeeded" | "failed" | "cancelled";
+        readonly reason: FailReason | null;
+        readonly message: string | null;
+        /** The name of the first step that failed with nothing to handle it. */
+        readonly step: string | null;
       };
     };
 
@@ -167,9 +186,18 @@ export function shownNames(event: JobEventBody): readonly string[] {
     case "job.queue_timeout":
     case "job.over_budget":
       return [event.name, ...consequence(event.data.decision)];
+    case "run.advanced":
+      return [event.name, ...new Set(event.data.changes.flatMap(stepName))];
+    case "run.ended":
+      return [event.name, `job.${event.data.state}`];
     default:
       return [event.name];
   }
+}
+
+function stepName(change: RunChange): string[] {
+  if (change.do === "start") return ["step.started"];
+  return change.do === "end" ? [`step.${change.state}`] : [];
 }
 
 function consequence(decision: StoredDecision): readonly string[] {

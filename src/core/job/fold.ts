@@ -137,7 +137,7 @@ export function evolve(job: JobProgressFields, event: TimedEvent): JobProgressFi
         ...ZERO,
         revision,
         chapter: job.chapter + 1,
-        state: "queued",
+        state: event.data.run === undefined ? "queued" : "blocked",
         reason: null,
         runAt: event.data.runAt,
         expiresAt: event.data.expiresAt,
@@ -146,6 +146,12 @@ export function evolve(job: JobProgressFields, event: TimedEvent): JobProgressFi
         finishedAt: null,
         discardedAt: null,
       };
+    case "run.advanced":
+      return { ...job, revision };
+    case "run.ended": {
+      const { state, reason } = event.data;
+      return { ...job, revision, state, reason, finishedAt: event.at };
+    }
   }
 }
 

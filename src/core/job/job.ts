@@ -16,6 +16,7 @@ export const FAIL_REASONS = [
   "budget",
   "unschedulable",
   "poison",
+  "step",
 ] as const;
 /** Why a job failed.
  *  @example
@@ -95,6 +96,8 @@ export interface Job extends JobProgressFields {
   readonly submittedAt: number;
   /** The parent job that submitted it; null where there is none. */
   readonly parentId: string | null;
+  /** The run that it is a step of; null for a job that is not a step. A step's parent is its run. */
+  readonly runId: string | null;
   /** The number of its ancestors. */
   readonly depth: number;
   readonly timeoutMs: number | null;

@@ -43,6 +43,7 @@ export function testJob({ policy, ...parts }: TestJobFields = {}): Job {
     labels: {},
     submittedAt: T0,
     parentId: null,
+    runId: null,
     depth: 0,
     timeoutMs: null,
     expireInMs: null,

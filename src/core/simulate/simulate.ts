@@ -216,6 +216,7 @@ const NEW_JOB = {
   labels: NO_LABELS,
   submittedAt: 0,
   parentId: null,
+  runId: null,
   depth: 0,
   runAt: 0,
   timeoutMs: null,

@@ -129,7 +129,7 @@ function seenIn({ task, input, options = {} }: ReadEntry): ComparedJob {
 }
 
 /** Fields of a spec that are compared by `values`, or are not only in the manifest. */
-const NOT_COMPARED = { policy: presets.agent, timeoutMs: null, parentId: null } as const;
+const NOT_COMPARED = { policy: presets.agent, timeoutMs: null, parentId: null, runId: null } as const;
 
 function factsOf(seen: ComparedJob): Map<string, ManifestValue> {
   const facts = new Map<string, ManifestValue>();

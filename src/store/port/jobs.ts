@@ -8,6 +8,7 @@ import type { JobConditions } from "../../core/job/jobs-filter.ts";
 import type { Submission } from "../../core/job/lifecycle.ts";
 import type { LateReport } from "../../core/job/views.ts";
 import type { Policy } from "../../core/policy/policy.ts";
+import type { NewRun } from "../../core/run/run.ts";
 import type { TransactionClient } from "../../core/task/task.ts";
 import type { RefusedItem } from "../../core/worker-protocol.ts";
 
@@ -67,6 +68,10 @@ export interface NewJob {
    *  has not ended and no cancel was requested; and, if an attempt is named, is running that attempt. */
   readonly parent: { readonly id: string; readonly attempt: number | null } | null;
   readonly depth: number;
+  /** Of a step: its run, which is its parent. */
+  readonly runId?: string;
+  /** Of a run: its details. Its job is stored as `blocked`. */
+  readonly run?: NewRun;
   /** JSON text, or null for none. */
   readonly annotations: string | null;
   /** What people see and search for; null for a job that is named after its kind. */
