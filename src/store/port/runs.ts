@@ -4,6 +4,7 @@
 import type { Failure } from "../../core/decision/failure.ts";
 import type { JobEventBody } from "../../core/job/event.ts";
 import type { JobProgressFields } from "../../core/job/job.ts";
+import type { PlannedChange, PlannedStep } from "../../core/run/plan.ts";
 import type { LoadedRun, RunProgress, RunRow, StepRow, StepState, StoredOutput } from "../../core/run/run.ts";
 import type { NewJob } from "./jobs.ts";
 
@@ -69,9 +70,9 @@ export interface AdvanceWrite {
   readonly result?: string | null;
   readonly failure?: Failure | null;
   /** New rows, with the list of a loop or the result of a step without a job. */
-  readonly made: readonly NewStep[];
+  readonly made: readonly PlannedStep[];
   /** Rows that changed their state. */
-  readonly changed: readonly ChangedStep[];
+  readonly changed: readonly PlannedChange[];
   /** Jobs of new rows. Their parent is the run. */
   readonly jobs: readonly NewJob[];
   /** JSON by name. */
@@ -85,24 +86,6 @@ export interface AdvanceWrite {
     readonly set: readonly { readonly n: number; readonly dueAt: number }[];
     readonly drop: readonly number[];
   };
-}
-
-export interface NewStep {
-  readonly row: StepRow;
-  /** JSON of a loop's list. */
-  readonly items: string | null;
-  /** JSON; only of a step without a job. */
-  readonly result: string | null;
-  /** Only of a step without a job. */
-  readonly failure: Failure | null;
-}
-
-export interface ChangedStep {
-  readonly n: number;
-  readonly state: StepState;
-  readonly endedAt: number | null;
-  readonly result?: string | null;
-  readonly failure?: Failure | null;
 }
 
 /** moved: the run changed since it was loaded, so nothing was written; load it again. */
