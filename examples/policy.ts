@@ -43,6 +43,7 @@ function play(name: string, outcomes: readonly Outcome[]): void {
       timeoutMs: null,
       deadlineAt: null,
       parentId: null,
+      runId: null,
       depth: 0,
     },
   };
