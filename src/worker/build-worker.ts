@@ -10,6 +10,7 @@ import type { AnyTask } from "../core/task/task.ts";
 import type { StopOptions, WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
 import type { ClaimedJob, NewSession } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
+import { Assets } from "./assets.ts";
 import type { EngineLink } from "./engine-link.ts";
 import { type AttemptDirectories, ExecExecutor } from "./exec/exec-executor.ts";
 import type { RunUser } from "./exec/run-user.ts";
@@ -54,7 +55,8 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
     }
     const access = (job: ClaimedJob) => link.access?.(job) ?? {};
     const env = process.env;
-    commands = new ExecExecutor({ directories, clock, env, allowEnv, access, onOutput, isolate, user, log });
+    const assets = new Assets(link);
+    commands = new ExecExecutor({ directories, assets, clock, env, allowEnv, access, onOutput, isolate, user, log });
     executors.push(commands);
   }
   if (tasks.includes(http as AnyTask)) executors.push(httpExecutor({ allow: allowAddresses, clock, log }));

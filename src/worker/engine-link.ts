@@ -49,6 +49,9 @@ export interface EngineLink {
   /** Environment variables with which a command of this attempt reaches its server: `PERDURE_URL`, and the job's own token in
    *  `PERDURE_TOKEN`. Empty without a server. */
   access?(job: ClaimedJob): Readonly<Record<string, string>>;
+  /** Content that is stored with a playbook, by its SHA-256; null if it does not exist. May wait for an engine that cannot be
+   *  reached. */
+  asset?(hash: string): Promise<Uint8Array | null>;
   /** Calls back as soon as a drain is known; claims and renewals return it too. */
   onDrain?(session: string, call: () => void): () => void;
 }

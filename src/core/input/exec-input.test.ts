@@ -29,7 +29,17 @@ describe("a command", () => {
         graceMs: 10_000,
         outputCap: 1_048_576,
       },
-      ...{ files: {}, ports: [], fill: {}, limits: {}, umask: null, keep: false, resultStdout: false },
+      ...{
+        files: {},
+        assets: {},
+        runner: null,
+        ports: [],
+        fill: {},
+        limits: {},
+        umask: null,
+        keep: false,
+        resultStdout: false,
+      },
     });
   });
 
@@ -186,6 +196,24 @@ describe("a command", () => {
     expect(refusal({ argv, files: { "a/b": "" } })).toMatch(/^exec\.files\["a\/b"\]/);
   });
 
+  it("takes assets by plain names and hashes, beside files of other names, and a runner for its code", () => {
+    const hash = "0a".repeat(32);
+    expect(check({ argv, assets: { "task.py": hash }, files: { a: "QQ==" }, runner: "python" })).toMatchObject({
+      ...{ assets: { "task.py": hash }, files: { a: "QQ==" }, runner: "python" },
+    });
+    expect(check({ argv, files: { "task.py": "QQ==" }, runner: "python" }).runner).toBe("python");
+    for (const [input, problem] of [
+      [{ assets: { a: "short" } }, /^exec\.assets\.a: must be 64 hexadecimal digits/],
+      [{ assets: { "../a": hash } }, /^exec\.assets.*plain name/],
+      [{ assets: { a: hash }, files: { a: "" } }, /^exec\.assets\.a: .*is in files too/],
+      [{ runner: "ruby", files: { "task.py": "" } }, /^exec\.runner: must be "python"/],
+      [{ runner: "python" }, /^exec\.runner: .*requires the code as task\.py/],
+      [{ runner: "python", files: { "task.py": "", "run_task.py": "" } }, /^exec\.runner: .*adds run_task\.py itself/],
+    ] as const) {
+      expect(refusal({ argv, ...input })).toMatch(problem);
+    }
+  });
+
   it("refuses an input that is not JSON, like other mistakes", () => {
     const circle: Record<string, unknown> = {};
     circle.self = circle;
@@ -229,6 +257,8 @@ describe("whatever is given", () => {
     "stdinFile",
     "input",
     "files",
+    "assets",
+    "runner",
     "grace",
     "outputCap",
     "limits",

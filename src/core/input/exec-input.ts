@@ -1,8 +1,9 @@
 /** The input of a job of kind `exec`: a command and how to run it. Checked at submit, and again before it runs. */
-import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, isPlain, reader } from "../check.ts";
+import { asBoolean, asInteger, asList, asObject, asText, type Fields, fieldPath, reader } from "../check.ts";
 import { type Duration, toMs } from "../duration.ts";
 import { ConfigError } from "../errors.ts";
 import { asArgument, checkEnv, checkFill, checkPorts, type Fill, MAX_ARGUMENT } from "./exec-env.ts";
+import { asSha256, checkAssets, checkFiles, checkRunner, type Runner } from "./exec-files.ts";
 import { MIB, toBytes } from "./resources.ts";
 
 /** A command and what it gets: arguments, environment, files, limits.
@@ -27,6 +28,12 @@ export interface ExecInput {
   /** Files by name, with their content in base64, in `inputs/` of the attempt's directory (`$PERDURE_OUTPUT_DIR/inputs/NAME`).
    *  They count as payload, and are deleted with the other scratch files. */
   files?: Readonly<Record<string, string>>;
+  /** More files in `inputs/`, by name, with the SHA-256 of their content, which was stored with a playbook. The worker fetches
+   *  them before the start. */
+  assets?: Readonly<Record<string, string>>;
+  /** `python`: the worker adds the program `inputs/run_task.py`, which calls `main` of `inputs/task.py` with the JSON object on its
+   *  standard input, and writes what it returns to result.json. */
+  runner?: Runner;
   /** Names of ports. Each attempt gets a free port for each: `PERDURE_PORT_HTTP` for the name `http`. */
   ports?: readonly string[];
   /** More variables, filled in by the worker: `jobId`, `attempt` (from 1), `attemptIndex` (from 0), `port.NAME`. For programs
@@ -80,6 +87,9 @@ export interface CheckedExec {
   readonly stdinFile: StdinFile | null;
   /** Names that are safe to write in one directory, and base64. */
   readonly files: Readonly<Record<string, string>>;
+  /** The same, and a SHA-256 each. None has a name of `files`. */
+  readonly assets: Readonly<Record<string, string>>;
+  readonly runner: Runner | null;
   /** Names, each with a variable of its own. */
   readonly ports: readonly string[];
   /** Its ports are in `ports`. */
@@ -102,6 +112,8 @@ const KEYS = [
   "input",
   "stdinFile",
   "files",
+  "assets",
+  "runner",
   "ports",
   "fill",
   "grace",
@@ -120,21 +132,23 @@ const MAX_CAP = 64 * MIB;
 /** The limit of an upload. */
 export const MAX_STDIN_BYTES = 64 * MIB;
 const MAX_ARGS = 10_000;
-const MAX_FILES = 20;
-const MAX_NAME_BYTES = 255; // the limit of file systems
 
 export function checkExecInput(value: unknown, path: string): CheckedExec {
   const fields = asObject(value, path, KEYS);
   const read = reader(fields, path);
   const env = read("env", checkEnv, {});
   const ports = read("ports", checkPorts, []);
+  const files = read("files", checkFiles, {});
+  const assets = read("assets", (value, at) => checkAssets(value, at, files), {});
   return {
     argv: argvOf(fields, path),
     env,
     cwd: read("cwd", (text, at) => asText(text, at, 4_096), null),
     stdin: stdinOf(fields, path),
     stdinFile: read("stdinFile", (value, at) => checkStdinFile(value, at, fields), null),
-    files: read("files", checkFiles, {}),
+    files,
+    assets,
+    runner: read("runner", (value, at) => checkRunner(value, at, { ...files, ...assets }), null),
     ports,
     fill: read("fill", (value, at) => checkFill(value, at, { ports, env }), {}),
     graceMs: read("grace", graceOf, DEFAULT_GRACE_MS),
@@ -194,8 +208,7 @@ function checkStdinFile(value: unknown, path: string, { stdin, input }: Fields<s
   }
   const { bytes, sha256 } = asObject(value, path, ["bytes", "sha256"]);
   const size = asInteger(bytes, fieldPath(path, "bytes"), { min: 0, max: MAX_STDIN_BYTES });
-  if (typeof sha256 === "string" && /^[0-9a-f]{64}$/.test(sha256)) return { bytes: size, sha256 };
-  throw new ConfigError({ path: fieldPath(path, "sha256"), given: sha256, allowed: "64 hexadecimal digits" });
+  return { bytes: size, sha256: asSha256(sha256, fieldPath(path, "sha256")) };
 }
 
 function jsonOf(value: unknown, path: string): string {
@@ -207,39 +220,6 @@ function jsonOf(value: unknown, path: string): string {
   }
   if (text !== undefined) return text;
   throw new ConfigError({ path, given: typeof value, allowed: "a JSON value", shown: `a ${typeof value}` });
-}
-
-function checkFiles(value: unknown, path: string): Record<string, string> {
-  if (!isPlain(value) || Object.keys(value).length > MAX_FILES) {
-    const allowed = `an object of at most ${MAX_FILES} names, each with its content in base64`;
-    throw new ConfigError({ path, given: value, allowed });
-  }
-  const files: Record<string, string> = Object.create(null);
-  for (const [name, content] of Object.entries(value)) {
-    const at = fieldPath(path, name);
-    if (!isFileName(name)) {
-      const allowed = `a plain name of 1 to ${MAX_NAME_BYTES} bytes, without folders and control characters, not "." or ".."`;
-      throw new ConfigError({ path: at, given: name, allowed });
-    }
-    files[name] = asBase64(content, at);
-  }
-  return files;
-}
-
-const CONTROL = /\p{Cc}/u;
-
-function isFileName(name: string): boolean {
-  if (name === "" || name === "." || name === ".." || /[/\\]/.test(name) || CONTROL.test(name)) return false;
-  // Half of a surrogate pair would be written as another character, perhaps that of another file.
-  return name.isWellFormed() && new TextEncoder().encode(name).length <= MAX_NAME_BYTES;
-}
-
-const BASE64 = /^[A-Za-z0-9+/]*={0,2}$/;
-
-/** Bytes as text, with the padding of RFC 4648. Characters that Node would skip silently are refused. */
-export function asBase64(value: unknown, path: string): string {
-  if (typeof value === "string" && value.length % 4 === 0 && BASE64.test(value)) return value;
-  throw new ConfigError({ path, given: value, allowed: "base64: A-Z, a-z, 0-9, + and /, padded with =" });
 }
 
 function graceOf(value: unknown, path: string): number {

@@ -1,9 +1,9 @@
 import { describe, expect, it } from "vitest";
 import { ConfigError } from "../../core/errors.ts";
+import { PYTHON_RUNNER } from "../../core/input/python-harness.ts";
 import type { ReadContext } from "../dialect.ts";
 import { DIALECT_DEFAULTS } from "../settings.ts";
 import { noetl } from "./dialect.ts";
-import { PYTHON_RUNNER } from "./python-runner.ts";
 
 const CONTEXT: ReadContext = {
   ...{ settings: DIALECT_DEFAULTS, parameters: {}, documents: [], file: "jobs/fetch-data.yaml" },

@@ -4,10 +4,10 @@ import { MAX_DURATION_MS } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { checkExecInput, type ExecInput } from "../../core/input/exec-input.ts";
 import { checkHttpInput, type HttpInput } from "../../core/input/http-input.ts";
+import { CODE_FILE, PYTHON_RUNNER, RUNNER_FILE } from "../../core/input/python-harness.ts";
 import type { ReadContext, ReadEntry } from "../dialect.ts";
 import { noteCap } from "../shared.ts";
 import { NODE_TYPES, type NodeType, noetlAnnotations } from "./node.ts";
-import { CODE_FILE, PYTHON_RUNNER, RUNNER_FILE } from "./python-runner.ts";
 import { type NoetlRetry, noetlPolicy, readNoetlRetry } from "./retry.ts";
 
 // Fields of a step of any type.

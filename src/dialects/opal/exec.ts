@@ -10,7 +10,8 @@
  *
  *  Paths are relative to the attempt's directory, in which the engine starts. */
 import { ConfigError } from "../../core/errors.ts";
-import { asBase64, type ExecInput } from "../../core/input/exec-input.ts";
+import { asBase64 } from "../../core/input/exec-files.ts";
+import type { ExecInput } from "../../core/input/exec-input.ts";
 import type { OpalRetry } from "./retry.ts";
 
 export interface OpalSubmission {

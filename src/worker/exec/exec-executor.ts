@@ -1,6 +1,6 @@
 /** Runs commands: each attempt in a directory of its own, with its input files and a clean environment, and an
  *  outcome that distinguishes exit codes, signals, limits and the command's own verdict. */
-import { type FileHandle, mkdir, writeFile } from "node:fs/promises";
+import type { FileHandle } from "node:fs/promises";
 import { join } from "node:path";
 import { type Failure, failure } from "../../core/decision/failure.ts";
 import { ConfigError } from "../../core/errors.ts";
@@ -10,11 +10,13 @@ import type { OutputChunk } from "../../core/task/work-options.ts";
 import { type ClaimedJob, MAX_JOB_BODY_BYTES, NO_INPUT } from "../../core/worker-protocol.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { FieldLog } from "../../lib/log.ts";
+import { AssetError, type Assets } from "../assets.ts";
 import type { AttemptRun } from "../attempt-run.ts";
 import type { ExecutionResult, Executor } from "../executor.ts";
 import { Capture, type CapturedBytes, type CapturedText } from "./capture.ts";
 import { type CommandEnd, runCommand } from "./command.ts";
 import { environmentOf, filled, portVariables, userVariables } from "./environment.ts";
+import { writeInputFiles } from "./input-files.ts";
 import { endOf } from "./outcome.ts";
 import { namespaceProblem } from "./pid-namespace.ts";
 import { Ports } from "./ports.ts";
@@ -24,21 +26,6 @@ import { readUsage, readVerdict, usageTrouble } from "./result-files.ts";
 import { resultText } from "./result-text.ts";
 import { chownDirectory, chownPrevious, type RunUser } from "./run-user.ts";
 import { SupervisorClient } from "./supervisor-client.ts";
-
-const INPUTS = "inputs";
-
-/** Writes the input files of a job to `inputs/` in the attempt's directory, readable by the owner only. Each attempt gets fresh
- *  copies. Names and contents were checked by `checkExecInput`. A job without files gets no directory. */
-async function writeInputFiles(dir: string, files: Readonly<Record<string, string>>): Promise<void> {
-  const entries = Object.entries(files);
-  if (entries.length === 0) return;
-  const inputs = join(dir, INPUTS);
-  await mkdir(inputs, { mode: 0o700 });
-  for (const [name, content] of entries) {
-    // wx: two names that are the same to this file system must not overwrite each other.
-    await writeFile(join(inputs, name), Buffer.from(content, "base64"), { mode: 0o600, flag: "wx" });
-  }
-}
 
 /** A file that an attempt wrote to `artifacts/`. */
 interface OutputFile {
@@ -84,6 +71,7 @@ export interface AttemptDirectories {
 
 interface ExecOptions {
   readonly directories: AttemptDirectories;
+  readonly assets: Assets;
   readonly clock: Clock;
   /** The worker's environment, from which a few base variables are copied. */
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -155,6 +143,7 @@ export class ExecExecutor implements Executor {
       if (error instanceof ConfigError)
         return failed(failure({ kind: "error", class: "invalid", message: error.message }));
       const { code = null, message } = error as NodeJS.ErrnoException;
+      if (error instanceof AssetError) return failed(failure({ kind: "error", class: "invalid", code, message }));
       return failed(failure({ kind: "error", name: "ExecError", code, message: `cannot run the command: ${message}` }));
     }
   }
@@ -192,7 +181,7 @@ export class ExecExecutor implements Executor {
     if (previous !== null) await this.#supervisor.clear(jobId);
     const { user = null } = this.#options;
     if (previous !== null && user !== null) await chownPrevious(previous, user);
-    await writeInputFiles(dir, input.files);
+    await writeInputFiles(dir, input, (hash) => this.#options.assets.get(hash, run.signal));
     const env = this.#environment(run, input, { dir, previous, ports });
     const cwd = input.cwd ?? dir;
     const problem = (await checkProgram(input.argv[0], cwd, env.PATH as string)) ?? checkUserAccess(user, input.cwd);

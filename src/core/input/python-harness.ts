@@ -1,5 +1,5 @@
-/** Python programs that run the code of a NoETL task. */
-import { VERDICT_LIMITS } from "../../core/input/verdict.ts";
+/** The Python program that runs the code of a python step or task: it calls `main` and keeps what that returns. */
+import { VERDICT_LIMITS } from "./verdict.ts";
 
 /** Detects whether a step's code calls its `main` itself. Syntax does not show that: a `main` that is printed, wrapped
  *  or passed on need not be called. So a profiler watches calls from the first use of `main` in the code until `main`
@@ -134,8 +134,7 @@ def codes_of(main):
             main = getattr(type(main), "__call__", None)
     return found - {id(None)}`;
 
-// Runs the code of a python step: a small Python program is stored with the step's code as a second file. It calls `main`
-// as NoETL does and writes the return value to result.json. Requires Python 3.8. `def main():` is called without
+// Runs the code of a python step: a small Python program is a second file beside the step's code. It calls `main` and writes the return value to result.json. Requires Python 3.8. `def main():` is called without
 // arguments, `def main(input_data):` with the argument of this name or else with all arguments as one dict, `def main(a,
 // b=2):` by name (a missing one without a default is an error, others are ignored), and `def main(**arguments):` with all
 // of them. `main` may be async, or any callable. The code runs first, without the part under `if __name__ ==
