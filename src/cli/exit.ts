@@ -61,7 +61,7 @@ export function missingFileError(name: string, advice: string, option?: string):
 
 /** Errors of the library that another option, file or version fixes. */
 const WRONG_USE: readonly ErrorCode[] = [
-  ...(["invalid_config", "invalid_payload", "invalid_cursor"] as const),
+  ...(["invalid_config", "invalid_payload", "invalid_cursor", "invalid_playbook"] as const),
   ...(["store_not_a_database", "store_newer", "store_driver_missing"] as const),
 ];
 
