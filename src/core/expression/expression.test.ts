@@ -2,8 +2,9 @@ import fc from "fast-check";
 import { describe, expect, it } from "vitest";
 import { rounds } from "../../../test/tier.ts";
 import { ConfigError } from "../errors.ts";
-import { type ConditionNode, evaluate, FILTERS, isTrue, TESTS } from "./evaluate.ts";
+import { type ConditionNode, evaluate, isTrue } from "./evaluate.ts";
 import { CONDITION_VARIABLES, type Condition, evaluateCondition, parseCondition } from "./expression.ts";
+import { FILTERS, TESTS } from "./filters.ts";
 
 const VARIABLES = {
   result: { ok: false, items: [1, [2, 3], { name: "x" }], total: null },
@@ -774,6 +775,8 @@ describe("any tree", () => {
         return `((${print(tree.operand)}) is ${tree.negated ? "not " : ""}${tree.test})`;
       case "filter":
         return `((${print(tree.operand)})|${tree.filter}${tree.args.length > 0 ? `(${tree.args.map(print)})` : ""})`;
+      default:
+        throw new Error(`${tree.kind} is only in templates`);
     }
   }
 

@@ -5,8 +5,10 @@
 import { parse } from "@huggingface/jinja";
 import { deepFreeze } from "../check.ts";
 import { ConfigError } from "../errors.ts";
-import { type BinaryOperator, type ConditionNode, EvaluationError, evaluate, FILTERS, isTrue } from "./evaluate.ts";
+import { type BinaryOperator, type ConditionNode, evaluate, isTrue } from "./evaluate.ts";
+import { FILTERS } from "./filters.ts";
 import { CONSTANTS, type ConditionPlace, checkTokens, cut, MAX_DEPTH, quote, refusal, type Token } from "./tokens.ts";
+import { EvaluationError } from "./values.ts";
 
 /** A checked condition, made by `parseCondition` for `evaluateCondition`.
  *  @example
@@ -36,8 +38,8 @@ export const CONDITION_VARIABLES = [
   "failure",
 ] as const;
 
-const MAX_LENGTH = 1_000;
-const MAX_NODES = 100;
+export const MAX_LENGTH = 1_000;
+export const MAX_NODES = 100;
 
 /** The part of the library's tree that can be converted. Its own types do not resolve under `nodenext`. */
 type JinjaNode =

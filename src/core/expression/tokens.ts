@@ -4,7 +4,7 @@
 
 import { nearest } from "../check.ts";
 import { ConfigError } from "../errors.ts";
-import { FILTERS, TESTS } from "./evaluate.ts";
+import { FILTERS, TESTS } from "./filters.ts";
 
 /** What a token means. A word is a keyword only where the grammar allows one: `data.in` is a member. */
 type Role = "name" | "constant" | "member" | "filter" | "test" | "number" | "text" | "keyword" | "sign";
@@ -33,7 +33,7 @@ export const CONSTANTS: ReadonlyMap<string, boolean | null> = new Map([
   ...["none", "None", "null"].map((word) => [word, null] as const),
 ]);
 
-const KEYWORDS: ReadonlySet<string> = new Set(["and", "or", "not", "in", "is", "if", "else"]);
+export const KEYWORDS: ReadonlySet<string> = new Set(["and", "or", "not", "in", "is", "if", "else"]);
 
 // Every alternative is decided by its first characters, so the time is linear; the last one matches any character.
 // Digits after a dot are an index (`data.0.1`), not a fraction. Groups: text, number, word, sign.
@@ -61,7 +61,7 @@ const JINJA_SIGNS: ReadonlyMap<string, string> = new Map([
 ]);
 
 /** The escapes of the library, which also refuses others, such as `\d`. */
-const ESCAPES: ReadonlyMap<string, string> = new Map([
+export const ESCAPES: ReadonlyMap<string, string> = new Map([
   ...["'", '"', "\\"].map((char) => [char, char] as const),
   ["n", "\n"],
   ["t", "\t"],
