@@ -9,6 +9,8 @@ export interface AdvanceInput {
   readonly loaded: LoadedRun;
   /** The definition that the run is pinned to; after a redrive with another one, that one. */
   readonly playbook: Playbook;
+  /** Of a redrive with another definition: the one until now; else null. */
+  readonly before: Playbook | null;
   readonly now: number;
   readonly newJobId: () => string;
   readonly known: Known;
@@ -25,8 +27,8 @@ export interface Known {
   readonly variables: Readonly<Record<string, unknown>> | null;
   /** Sub-playbooks by the path in a step; null for one that does not exist. */
   readonly paths: ReadonlyMap<string, FoundPlaybook | null>;
-  /** Of a redrive: the rows that are to be repeated, items included; null while not loaded. */
-  readonly broken: readonly StepRow[] | null;
+  /** All rows that wait for a time, items included; null while not loaded. */
+  readonly waiting: readonly StepRow[] | null;
 }
 
 export interface FoundPlaybook {
@@ -38,12 +40,13 @@ export interface FoundPlaybook {
 
 /** What must be loaded before the decision can be made. */
 export interface Needs {
+  /** Rows, with what they returned if their job has ended. */
   readonly outputs: readonly number[];
   readonly items: readonly number[];
   readonly lists: readonly number[];
   readonly variables: boolean;
   readonly paths: readonly string[];
-  readonly broken: boolean;
+  readonly waiting: boolean;
 }
 
 export type AdvanceResult =
@@ -58,6 +61,7 @@ export interface AdvancePlan {
   readonly data?: string;
   /** Of a redrive with another definition. */
   readonly playbook?: string;
+  readonly pins?: Readonly<Record<string, string>>;
   readonly deadlineAt?: number | null;
   readonly result?: string | null;
   readonly failure?: Failure | null;

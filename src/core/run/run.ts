@@ -52,13 +52,14 @@ export interface StepRow {
   readonly endedAt: number | null;
 }
 
-/** An arc that was taken: the row of the step that ended, and the index of its arc. 0 is the start of the run, or of a handler. */
-export type Arrival = readonly [from: number, arc: number];
+/** An arc that was taken: the row of the step that ended, the index of its arc, and the index of its step. [0, -1, -1] is the
+ *  start of the run. */
+export type Arrival = readonly [from: number, arc: number, step: number];
 
 /** What the fold of a run's events rebuilds, beside its step rows. Its size depends on the playbook, not on the number of steps. */
 export interface RunProgress {
   readonly phase: RunPhase;
-  /** Open steps, items included, loops themselves not. */
+  /** Steps that are open or waiting, items included, loops themselves not. */
   readonly open: number;
   /** Steps made so far: the highest `n`. */
   readonly made: number;
@@ -76,16 +77,31 @@ export interface RunState {
   readonly pending: Readonly<Record<string, readonly Arrival[]>>;
   /** By `INDEX:VISIT`. */
   readonly loops: Readonly<Record<string, LoopCursor>>;
-  /** Rows that ended while nothing new was started: their arcs were not evaluated, and are after a redrive. */
+  /** Of `open`, those that wait for a time. */
+  readonly waits: number;
+  /** Rows that ended while nothing new was started, or that had to take an arc and found none: their arcs were not evaluated, and
+   *  are after a redrive. */
   readonly unrouted: readonly number[];
   /** Rows that failed or were cancelled, with nothing that handles them: a redrive repeats them. Without items. */
   readonly broken: readonly number[];
+  /** After a redrive: the try of visits that are repeated, and the last visit that is. */
+  readonly tries: Readonly<Record<string, readonly [attempt: number, until: number]>>;
+  /** After a redrive: values that replace parts of the filled input of a step, until it has ended. */
+  readonly edits: Readonly<Record<string, readonly InputEdit[]>>;
+  /** Rows that do not count towards `maxSteps`: of handlers, and repeated ones. */
+  readonly extra: number;
   /** Why the run must end; null while it goes forward, or fails only at its end (`failureMode: continue`). */
   readonly end: RunEndCause | null;
   /** The next of `onFailure` or `finally` to run. */
   readonly handler: number;
-  /** The row that ended last in the phase forward. */
+  /** The row that ended last in the phase forward, other than of a step that only routes; 0 for none. */
   readonly last: number;
+}
+
+/** A value and its place in the filled input of a step: `data.url`. */
+export interface InputEdit {
+  readonly path: string;
+  readonly value: unknown;
 }
 
 export interface LoopCursor {
@@ -96,12 +112,16 @@ export interface LoopCursor {
   readonly next: number;
   /** Items to start again, after a redrive, before `next`. */
   readonly again: readonly number[];
+  /** The try of the items of `again`. */
+  readonly try: number;
   readonly open: number;
   readonly succeeded: number;
-  /** Items that failed, by index. At most as many as the list has. */
+  /** Items that failed or were cancelled, by index. At most as many as the list has. */
   readonly failed: readonly number[];
   /** No more items start. */
   readonly stopped: boolean;
+  /** The row has ended, and a redrive may continue it. */
+  readonly isOver: boolean;
 }
 
 /** Why a run ends other than by success. */
@@ -109,17 +129,20 @@ export interface RunEndCause {
   readonly state: "failed" | "cancelled";
   readonly reason: FailReason | null;
   readonly message: string | null;
-  /** The row of the first step that failed unhandled; null if none did. */
+  /** The row of the first step that failed unhandled, and the name of the step; null if none did. */
   readonly step: number | null;
+  readonly node: string | null;
   /** Open steps are cancelled. */
   readonly cancel: boolean;
+  /** No handlers run, or run on: a second cancel. */
+  readonly skipsHandlers: boolean;
 }
 
 /** One change within an advance. Its event lists them in order. */
 export type RunChange =
-  /** A branch arrives at a step, by index. */
+  /** A branch arrives at a step, by index, other than by a `route`: at the start, and after a redrive. */
   | { readonly do: "arrive"; readonly to: number; readonly by: Arrival }
-  /** A step starts with all that arrived; with `one`, only with the first. */
+  /** A step starts with all that arrived at it; with `by`, with these only. */
   | {
       readonly do: "start";
       readonly n: number;
@@ -133,7 +156,7 @@ export type RunChange =
       readonly items?: number;
       readonly by?: readonly Arrival[];
     }
-  /** Of an item with `item`. `why`: the failure in one line. */
+  /** Of an item with `item`. */
   | {
       readonly do: "end";
       readonly n: number;
@@ -141,13 +164,22 @@ export type RunChange =
       readonly visit: number;
       readonly item?: number;
       readonly state: StepState;
+      /** The failure in one line, or why it was skipped. */
       readonly why?: string;
+      /** False for a step that only routes. */
+      readonly output?: false;
+      /** It waited for a time. */
+      readonly wait?: true;
+      /** Its arcs are not evaluated now. */
+      readonly unrouted?: true;
     }
-  /** The arcs of a step were evaluated: which are taken, and those whose condition has an error. */
+  /** The arcs of a step were evaluated: which are taken, the steps they lead to, and those whose condition has an error. */
   | {
       readonly do: "route";
       readonly n: number;
+      readonly step: number;
       readonly taken: readonly number[];
+      readonly to: readonly number[];
       readonly errors?: Readonly<Record<string, string>>;
     }
   /** A later arrival at a step with `join: any` or a number, which has started already. */
@@ -162,6 +194,8 @@ export type RunChange =
   | { readonly do: "set"; readonly names: readonly string[] }
   /** After a redrive: the run goes forward again; broken rows are forgotten, to be started again. */
   | { readonly do: "resume" }
+  /** After a redrive: visits from this one on are repeated. */
+  | { readonly do: "rewind"; readonly step: number; readonly visit: number; readonly try: number }
   /** After a redrive: the items of a loop that start again, and the row of the loop is open again. */
   | {
       readonly do: "reloop";
@@ -169,11 +203,21 @@ export type RunChange =
       readonly step: number;
       readonly visit: number;
       readonly items: readonly number[];
+      readonly try: number;
     }
   /** After a redrive: the run below is redriven, and its row is open again. */
   | { readonly do: "reopen"; readonly n: number; readonly step: number }
-  /** After a redrive `from` a step: what it can reach is forgotten. */
-  | { readonly do: "forget"; readonly steps: readonly number[] };
+  /** After a redrive `from` a step: all visits of these steps are repeated, and these rows are not routed. */
+  | {
+      readonly do: "forget";
+      readonly steps: readonly number[];
+      readonly rows: readonly number[];
+      readonly try: number;
+    }
+  /** After a redrive: values for the input of a step. */
+  | { readonly do: "edit"; readonly step: number; readonly edits: readonly InputEdit[] }
+  /** After a redrive with another definition: the names of the steps so far, and the index that each has now, or -1. */
+  | { readonly do: "remap"; readonly names: readonly string[]; readonly to: readonly number[] };
 
 /** What a redrive of a run changes. Without anything, what failed, was cancelled or never ended is repeated. */
 export interface RunRedrive {
