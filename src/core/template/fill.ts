@@ -18,7 +18,7 @@ import {
   TooMuchWorkError,
   textOf,
 } from "../expression/values.ts";
-import { hasTemplate, parseTemplate, parseWhen, type TemplateExpression } from "./template.ts";
+import { hasTemplate, parseTemplate, parseWhen, type Template, type TemplateExpression } from "./template.ts";
 import { TemplateError } from "./template-error.ts";
 
 export { Layered } from "../expression/values.ts";
@@ -152,7 +152,7 @@ function filled(
 ): unknown {
   guarded("the value", path, () => spend(work, text.length));
   if (!hasTemplate(text)) return text;
-  const { parts, isWhole } = parsed(text, path);
+  const { parts, isWhole } = parsedText(text, path);
   const pieces = parts.map((part) => {
     if (typeof part === "string") return part;
     if (part.isRaw) throw rawRefused(path);
@@ -165,7 +165,8 @@ export function rawRefused(path: readonly (string | number)[] = []): FillError {
   return new FillError("template", "raw is allowed only in the command of a shell step", path);
 }
 
-function parsed(text: string, path: readonly (string | number)[]): ReturnType<typeof parseTemplate> {
+/** The template of a text. Throws a `FillError`. */
+export function parsedText(text: string, path: readonly (string | number)[] = []): Template {
   try {
     return parseTemplate(text);
   } catch (error) {
