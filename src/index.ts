@@ -8,9 +8,10 @@ export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } f
 export { type Duration, duration } from "./core/duration.ts";
 export { ConfigError, type ErrorCode, PerdureError } from "./core/errors.ts";
 export type { Explanation } from "./core/explain/explain.ts";
-export { type ExecResult, exec, type HttpResult, http } from "./core/input/builtin.ts";
+export { type ExecResult, exec, type HttpResult, http, type PostgresResult, postgres } from "./core/input/builtin.ts";
 export type { ExecInput, ExecLimits, StdinFile } from "./core/input/exec-input.ts";
 export type { HttpInput } from "./core/input/http-input.ts";
+export type { PostgresInput, PostgresStatement } from "./core/input/postgres-input.ts";
 export type { ResourcesInput } from "./core/input/resources.ts";
 export type { EngineEvent, JobEvent, PerdureEvent } from "./core/job/event.ts";
 export type { FailReason, JobState, Usage } from "./core/job/job.ts";

@@ -182,7 +182,8 @@ describe("imports", () => {
       if (["lib", "wire", "client"].includes(folderOf(file))) return false;
       if (guests[folderOf(file)]?.includes(packageOf(target))) return true;
       if (file === "src/store/sqlite/driver.ts" && target === "@photostructure/sqlite") return true;
-      return target.startsWith("node:") || (file.startsWith("src/store/postgres/") && target === "pg");
+      if (target === "pg") return /^src\/(store|worker)\/postgres\//.test(file);
+      return target.startsWith("node:");
     };
     expect(outside.filter((each) => !allowed(each)).map(show)).toEqual([]);
   });

@@ -1,9 +1,10 @@
 import { describe, expect, it } from "vitest";
-import { exec, http } from "../core/input/builtin.ts";
+import { exec, http, postgres } from "../core/input/builtin.ts";
 import { toPayload } from "../core/input/submit-check.ts";
 import { resolvePolicy } from "../core/policy/resolve-policy.ts";
 import { task } from "../core/task/task.ts";
-import { checkBuiltin, checkBuiltinKind, policyOf, toSubmitItem } from "./submit-item.ts";
+import { checkBuiltin, checkBuiltinKind } from "./check-builtin.ts";
+import { policyOf, toItem, toSubmitItem } from "./submit-item.ts";
 
 const BASE = { kind: "k", payload: "1", namespace: "team" };
 
@@ -86,6 +87,18 @@ describe("a built-in kind", () => {
     expect(() => checkBuiltin("exec", undefined)).toThrow(/exec/);
     expect(() => checkBuiltin(exec, {})).toThrow(/exec: has no command/);
     expect(() => checkBuiltin(http, {})).toThrow(/http.url/);
+    expect(() => checkBuiltinKind("postgres", { connection: "a" })).toThrow(/postgres.statements/);
+  });
+
+  it("of SQL requires the label of its connection, whatever labels the job has", () => {
+    const input = { connection: "My-Shop", statements: [{ text: "select 1" }] };
+    const label = { "connection/my_shop": "yes" };
+    expect(checkBuiltin(postgres, input)).toEqual(label);
+    expect(checkBuiltinKind("exec", { argv: ["ls"] })).toBeNull();
+    expect(toItem({ task: postgres, input }, "n").labels).toEqual(label);
+    expect(toItem({ task: "postgres", input, options: { labels: { zone: "b" } } }, "n")).toMatchObject({
+      labels: { zone: "b", ...label },
+    });
   });
 
   it("is not meant by a user's own task with the same name", () => {

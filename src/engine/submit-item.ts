@@ -4,10 +4,7 @@
 
 import { checkEntry } from "../core/api/jobs.ts";
 import { checkKeys, type Mutable } from "../core/check.ts";
-import { ConfigError, type PerdureError } from "../core/errors.ts";
-import { exec, http } from "../core/input/builtin.ts";
-import { checkExecInput } from "../core/input/exec-input.ts";
-import { checkHttpInput } from "../core/input/http-input.ts";
+import type { PerdureError } from "../core/errors.ts";
 import { resourceLabels } from "../core/input/resources.ts";
 import { toPayload } from "../core/input/submit-check.ts";
 import type { JobState } from "../core/job/job.ts";
@@ -24,6 +21,7 @@ import {
   type TaskValues,
 } from "../core/task/submit-options.ts";
 import type { AnyTask, SubmitEntry, TaskOptions } from "../core/task/task.ts";
+import { checkBuiltin, isBuiltin } from "./check-builtin.ts";
 
 /** A job as the engine takes it: durations in milliseconds, the payload as JSON text, the policy resolved. */
 export interface SubmitItem {
@@ -88,13 +86,15 @@ interface SubmitRequest {
   readonly retry?: PolicyInput;
   /** The resolved policy of the task, for options without one. */
   readonly policy?: Policy;
+  /** Labels that its input requires: see `checkBuiltin`. */
+  readonly required?: Readonly<Record<string, string>> | null;
 }
 
 const NO_OPTIONS: SubmitOptions & TaskOptions = Object.freeze({});
 const DEFAULT_POLICY = resolvePolicy();
 
 export function toSubmitItem(request: SubmitRequest): SubmitItem {
-  const { options, taskOptions, retry, policy = DEFAULT_POLICY } = request;
+  const { options, taskOptions, retry, policy = DEFAULT_POLICY, required } = request;
   const item: Mutable<SubmitItem> = {
     kind: request.kind,
     payload: request.payload,
@@ -112,6 +112,7 @@ export function toSubmitItem(request: SubmitRequest): SubmitItem {
     });
   }
   if (taskOptions !== undefined) putDefaults(item, taskOptions, given ?? NO_OPTIONS);
+  if (required != null) item.labels = { ...item.labels, ...required };
   addSources(item, taskOptions, given, options.sources);
   return item;
 }
@@ -230,11 +231,6 @@ function taskSources(options: TaskOptions): PolicySources | null {
   return sources;
 }
 
-/** Commands and requests are run by our own executors, which have no defaults for them. */
-function isBuiltin(kind: string): boolean {
-  return kind === exec.kind || kind === http.kind;
-}
-
 const taskPolicies = new WeakMap<AnyTask, Policy>();
 
 /** A task's policy. Checks the task's options, once. */
@@ -271,41 +267,12 @@ function resolved(input: PolicyInput): Policy {
   return policy;
 }
 
-// The inputs of the built-in kinds, checked at submit: a mistake in a command or a request is reported where it is submitted,
-// not hours later where it would run.
-
-/** Of a task, or of a kind by its name. A user's own task may have the name of a built-in kind, and any input. */
-export function checkBuiltin(task: AnyTask | string, input: unknown, upload?: string): void {
-  if (typeof task === "string") checkBuiltinKind(task, input, upload);
-  else if (task === exec || task === http) checkBuiltinKind(task.kind, input, upload);
-  else if (upload !== undefined) throw uploadMisplaced(upload);
-}
-
-/** Of a kind by its name: without a task it can only be the built-in one. */
-export function checkBuiltinKind(kind: string, input: unknown, upload?: string): void {
-  if (kind === http.kind) checkHttpInput(input, "http");
-  const stdinFile = kind === exec.kind ? checkExecInput(input, "exec").stdinFile : null;
-  if (stdinFile === null && upload !== undefined) throw uploadMisplaced(upload);
-  if (stdinFile === null || upload !== undefined) return;
-  const problem = "the bytes of its standard input belong to another job, or were not uploaded";
-  const fix = "upload them, and submit with the option upload";
-  throw new ConfigError({ path: "exec.stdinFile", given: stdinFile.sha256, problem, fix });
-}
-
-function uploadMisplaced(upload: string): ConfigError {
-  return new ConfigError({
-    path: "submit.upload",
-    given: upload,
-    problem: "requires a command whose input has stdinFile",
-  });
-}
-
 /** Converts a submit of the library: kind and defaults from its task, its input as text. */
 export function toItem(entry: SubmitEntry, namespace: string): SubmitItem {
   const { task, input, options = NO_OPTIONS } = checkEntry(entry);
-  checkBuiltin(task, input, (options as SubmitOptions | null)?.upload); // options are checked below
+  const required = checkBuiltin(task, input, (options as SubmitOptions | null)?.upload); // options are checked below
   const payload = toPayload(input);
-  if (typeof task === "string") return toSubmitItem({ kind: task, payload, options, namespace });
+  if (typeof task === "string") return toSubmitItem({ kind: task, payload, options, namespace, required });
   const { kind, options: taskOptions } = task;
-  return toSubmitItem({ kind, payload, options, namespace, taskOptions, policy: policyOf(task) });
+  return toSubmitItem({ kind, payload, options, namespace, required, taskOptions, policy: policyOf(task) });
 }

@@ -4,7 +4,7 @@
 import { hostname } from "node:os";
 import { checkStop } from "../core/api/workers.ts";
 import { ConfigError } from "../core/errors.ts";
-import { exec, http } from "../core/input/builtin.ts";
+import { exec, http, postgres } from "../core/input/builtin.ts";
 import { TASK_OPTION_NAMES } from "../core/task/submit-options.ts";
 import type { AnyTask } from "../core/task/task.ts";
 import type { StopOptions, WorkerHandle, WorkOptions } from "../core/task/work-options.ts";
@@ -16,6 +16,7 @@ import { type AttemptDirectories, ExecExecutor } from "./exec/exec-executor.ts";
 import type { RunUser } from "./exec/run-user.ts";
 import type { Executor } from "./executor.ts";
 import { httpExecutor } from "./http/http-executor.ts";
+import { PostgresExecutor } from "./postgres/postgres-executor.ts";
 import { processName } from "./process-proof.ts";
 import { checkWork, kindsOf } from "./work-options.ts";
 import { Worker, type WorkerOptions } from "./worker.ts";
@@ -44,7 +45,8 @@ export interface BuiltWorker {
 
 export function buildWorker(parts: WorkerParts): BuiltWorker {
   const { link, clock, directories, namespace, log, tasks, options, user = null } = parts;
-  const { stopGraceMs, name, allowEnv, allowAddresses, onOutput, isolate, ...checked } = checkWork(options);
+  const { stopGraceMs, name, allowEnv, allowAddresses, onOutput, isolate, connections, ...checked } =
+    checkWork(options);
   const kinds = kindsOf(tasks);
   const executors: Executor[] = [];
   let commands: ExecExecutor | null = null;
@@ -60,9 +62,11 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
     executors.push(commands);
   }
   if (tasks.includes(http as AnyTask)) executors.push(httpExecutor({ allow: allowAddresses, clock, log }));
+  const sql = sqlExecutor(tasks, connections, clock);
+  if (sql !== null) executors.push(sql);
   const worker = new Worker({
     ...{ link, clock, executors, stopGraceMs, log },
-    tasks: tasks.filter((task) => task !== exec && task !== http),
+    tasks: tasks.filter((task) => !isBuiltin(task)),
     request: {
       ...checked,
       ...{ namespace, kinds, name: name ?? `${hostname()}-${process.pid}`, host: hostname() },
@@ -74,6 +78,7 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
   async function stop(graceMs: number, force = false): Promise<void> {
     await worker.stop(graceMs, force);
     await commands?.close();
+    await sql?.close();
   }
 
   function handle(onStopped: () => unknown): WorkerHandle {
@@ -100,9 +105,38 @@ export function buildWorker(parts: WorkerParts): BuiltWorker {
   return { start: () => worker.start(), stop, handle };
 }
 
-/** The job options of its tasks, published for submits by name. Commands and HTTP requests have none. */
+/** Run by an executor, not by their handler. */
+function isBuiltin(task: AnyTask): boolean {
+  return [exec, http, postgres].includes(task as never);
+}
+
+/** Null if the worker runs no SQL. */
+function sqlExecutor(
+  tasks: readonly AnyTask[],
+  connections: ReadonlyMap<string, string>,
+  clock: Clock,
+): PostgresExecutor | null {
+  const isServed = tasks.includes(postgres as AnyTask);
+  if (isServed && connections.size === 0) {
+    const problem = "the task postgres requires a connection";
+    const fix = 'pass connections, as in { shop: "postgres://user:password@host/database" }';
+    throw new ConfigError({ path: "work.connections", given: {}, problem, fix });
+  }
+  if (!isServed && connections.size > 0) {
+    const problem = "connections require the task postgres";
+    throw new ConfigError({
+      path: "work.connections",
+      given: [...connections.keys()],
+      problem,
+      fix: "add it to the tasks",
+    });
+  }
+  return isServed ? new PostgresExecutor({ connections, clock }) : null;
+}
+
+/** The job options of its tasks, published for submits by name. The built-in ones have none. */
 function defaultsOf(tasks: readonly AnyTask[]): Pick<NewSession, "defaults"> {
-  const own = tasks.filter((task) => task !== exec && task !== http);
+  const own = tasks.filter((task) => !isBuiltin(task));
   if (own.length === 0) return {};
   const published = own.map(({ kind, options }) => {
     const names = TASK_OPTION_NAMES.filter((name) => options[name] !== undefined);

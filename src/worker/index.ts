@@ -3,9 +3,10 @@
 export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "../core/decision/failure.ts";
 export { type Duration, duration } from "../core/duration.ts";
 export { ConfigError, type ErrorCode, PerdureError } from "../core/errors.ts";
-export { type ExecResult, exec, type HttpResult, http } from "../core/input/builtin.ts";
+export { type ExecResult, exec, type HttpResult, http, type PostgresResult, postgres } from "../core/input/builtin.ts";
 export type { ExecInput, ExecLimits } from "../core/input/exec-input.ts";
 export type { HttpInput } from "../core/input/http-input.ts";
+export type { PostgresInput, PostgresStatement } from "../core/input/postgres-input.ts";
 export type { SchemaInput, SchemaOutput, StandardSchema } from "../core/task/schema.ts";
 export {
   type AnyTask,

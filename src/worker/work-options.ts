@@ -3,6 +3,7 @@ import { availableParallelism, totalmem } from "node:os";
 import { asBoolean, asInteger, asList, asObject, asText, checkOptions } from "../core/check.ts";
 import { toMs } from "../core/duration.ts";
 import { ConfigError, show } from "../core/errors.ts";
+import { CONNECTION_PREFIX, checkConnections, connectionLabels } from "../core/input/connections.ts";
 import {
   capacityLabels,
   RESOURCE_PREFIX,
@@ -16,18 +17,20 @@ import type { WorkOptions } from "../core/task/work-options.ts";
 
 const WORK_KEYS = [
   ...["concurrency", "queues", "name", "labels", "runtimes", "stopGrace", "allowEnv", "isolate", "allowAddresses"],
-  ...["onOutput", "resources"],
+  ...["onOutput", "resources", "connections"],
 ];
 
 export function checkWork(options: WorkOptions) {
   checkOptions(options, WORK_KEYS, "work");
   const { concurrency = 10, queues, name, labels = {}, runtimes = [], stopGrace = "5s", onOutput } = options;
-  const { allowEnv = [], allowAddresses = [], isolate = false, resources } = options;
+  const { allowEnv = [], allowAddresses = [], isolate = false, resources, connections = {} } = options;
+  const addresses = checkConnections(connections, "work.connections");
   if (onOutput !== undefined && typeof onOutput !== "function") {
     throw new ConfigError({ path: "work.onOutput", given: onOutput, allowed: "a function that takes an output chunk" });
   }
   return {
     onOutput,
+    connections: addresses,
     isolate: asBoolean(isolate, "work.isolate"),
     allowEnv: asList(allowEnv, "work.allowEnv", (each, path) => asText(each, path, 200), 1_000),
     allowAddresses: asList(allowAddresses, "work.allowAddresses", (each, path) => asText(each, path, 200), 1_000),
@@ -37,6 +40,7 @@ export function checkWork(options: WorkOptions) {
     labels: {
       ...checkedLabels(labels),
       ...runtimeLabels(runtimes),
+      ...Object.assign({}, ...[...addresses.keys()].map(connectionLabels)),
       ...capacityLabels(capacityOf(resources), machineResources()),
     },
     stopGraceMs: toMs(stopGrace, "work.stopGrace"),
@@ -44,7 +48,11 @@ export function checkWork(options: WorkOptions) {
 }
 
 /** Label prefixes that are set by an option instead. */
-const RESERVED = { [RUNTIME_PREFIX]: "runtimes", [RESOURCE_PREFIX]: "resources" };
+const RESERVED = {
+  [RUNTIME_PREFIX]: "runtimes",
+  [RESOURCE_PREFIX]: "resources",
+  [CONNECTION_PREFIX]: "connections",
+};
 
 /** The resources that jobs may take here; default: all of this machine. */
 export function capacityOf(given: ResourcesInput = {}): Resources {

@@ -1,8 +1,9 @@
-/** The built-in kinds: commands and HTTP requests. They are tasks for `submit` and `work`; an executor of the worker runs them. */
+/** The built-in kinds: commands, HTTP requests and SQL. They are tasks for `submit` and `work`; an executor of the worker runs them. */
 
 import { type Task, task } from "../task/task.ts";
 import type { ExecInput } from "./exec-input.ts";
 import type { HttpInput } from "./http-input.ts";
+import type { PostgresInput } from "./postgres-input.ts";
 
 /** The result of a command.
  *  @example
@@ -43,6 +44,16 @@ export interface HttpResult {
   readonly body: unknown;
 }
 
+/** The result of the last statement.
+ *  @example
+ *  const { rows, rowCount }: PostgresResult = await (await perdure.submit(postgres, input)).result(); */
+export interface PostgresResult {
+  /** JSON columns as JSON; numbers that JavaScript cannot hold exactly as text; times as ISO text; bytea as base64. */
+  readonly rows: readonly Readonly<Record<string, unknown>>[];
+  /** Rows that were returned or changed. */
+  readonly rowCount: number;
+}
+
 /** Runs a command. Its input is an `ExecInput`.
  *  @example
  *  await perdure.work([exec]);
@@ -57,4 +68,13 @@ export const exec: Task<ExecInput, ExecResult> = task("exec", () => {
  *  await perdure.submit(http, { url: "https://example.com/hook", method: "POST", body: { id: 7 } }); */
 export const http: Task<HttpInput, HttpResult> = task("http", () => {
   throw new Error("requests are made by a worker: perdure.work([http])");
+});
+
+/** Runs SQL statements in one transaction. Its input is a `PostgresInput`; the worker knows the address of the connection.
+ *  @example
+ *  await perdure.work([postgres], { connections: { shop: "postgres://app:secret@db/shop" } });
+ *  const statements = [{ text: "select name from users where id = $1", values: [7] }];
+ *  await perdure.submit(postgres, { connection: "shop", statements }); */
+export const postgres: Task<PostgresInput, PostgresResult> = task("postgres", () => {
+  throw new Error("statements are run by a worker: perdure.work([postgres], { connections })");
 });

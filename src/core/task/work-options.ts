@@ -13,7 +13,7 @@ export interface WorkOptions {
   queues?: readonly string[];
   /** A name for display. Default: host and process id. */
   name?: string;
-  /** Names that start with `runtime/` are reserved for `runtimes`. */
+  /** Names that start with `runtime/` or `connection/` are reserved for `runtimes` and `connections`. */
   labels?: Readonly<Record<string, string>>;
   /** Runtimes for commands, as in ["python", "cuda"]: each is the label `runtime/NAME` with the value "yes". */
   runtimes?: readonly string[];
@@ -29,6 +29,10 @@ export interface WorkOptions {
   isolate?: boolean;
   /** For requests: loopback and private addresses that are permitted, as in ["127.0.0.1", "10.0.0.0/8"]. */
   allowAddresses?: readonly string[];
+  /** For SQL: addresses of PostgreSQL databases by name, as in { shop: "postgres://user:password@host/db" }. They stay in this
+   *  process; each is the label `connection/NAME` with the value "yes", which jobs for it require. In names, case and `-` or `_`
+   *  make no difference. */
+  connections?: Readonly<Record<string, string>>;
   /** Called with the output of commands as it arrives. The command waits for a returned promise. */
   onOutput?: (chunk: OutputChunk) => Promise<void> | undefined;
 }

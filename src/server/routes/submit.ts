@@ -8,8 +8,9 @@ import { ConfigError, ERROR_CODES, PerdureError } from "../../core/errors.ts";
 import type { Usage } from "../../core/job/job.ts";
 import { WIRE_OPTION_NAMES } from "../../core/task/submit-options.ts";
 import { NO_INPUT } from "../../core/worker-protocol.ts";
+import { checkBuiltinKind } from "../../engine/check-builtin.ts";
 import type { SubmitAnswer, SubmitItem } from "../../engine/submit-item.ts";
-import { checkBuiltinKind, toSubmitItem } from "../../engine/submit-item.ts";
+import { toSubmitItem } from "../../engine/submit-item.ts";
 import { sliceOf, slicesOf } from "../../lib/json-text.ts";
 import { Slices } from "../../lib/slices.ts";
 import { storable } from "../../lib/text.ts";
@@ -97,12 +98,12 @@ export function submitRoutes(parts: ServerParts): RouteHandlers {
     if (!isPlain(request)) throw new ConfigError({ path: "submit", given: request, allowed: "an object" });
     const { kind, input, retry, ...options } = request as JobRequest;
     checkKeys(options, WIRE_OPTION_NAMES, "submit");
-    checkBuiltinKind(kind, input, options.upload);
+    const required = checkBuiltinKind(kind, input, options.upload);
     const payload = sliceOf(text, "input") ?? NO_INPUT;
     const { namespace } = call;
     const policy = retry === undefined ? {} : { policy: known.of(retry), retry };
     const item: Mutable<SubmitItem> = toSubmitItem({
-      ...{ kind, payload, namespace, ...policy },
+      ...{ kind, payload, namespace, required, ...policy },
       options, // checked there
     });
     item.by = principal(call);

@@ -6,11 +6,12 @@ import { PerdureError } from "../../../core/errors.ts";
 import type { ExecInput } from "../../../core/input/exec-input.ts";
 import { isTerminal } from "../../../core/job/job.ts";
 import { NO_INPUT } from "../../../core/worker-protocol.ts";
+import { checkBuiltinKind } from "../../../engine/check-builtin.ts";
 import type { Engine } from "../../../engine/engine.ts";
 import { LIMITS } from "../../../engine/limits.ts";
 import { toInfo } from "../../../engine/read-job.ts";
 import type { SubmitItem } from "../../../engine/submit-item.ts";
-import { checkBuiltinKind, toSubmitItem } from "../../../engine/submit-item.ts";
+import { toSubmitItem } from "../../../engine/submit-item.ts";
 import { nextTurn } from "../../../lib/clock.ts";
 import { isId } from "../../../lib/id.ts";
 import { isOver } from "../../../lib/text.ts";
@@ -141,11 +142,11 @@ async function itemOf(parts: ServerParts, call: RouteCall, { job, bundle }: Flus
   const { task: kind, options = {} } = job;
   const input =
     upload === null ? job.input : ({ ...(job.input as ExecInput), stdinFile: upload.stdinFile } as ExecInput);
-  checkBuiltinKind(kind, input, upload?.id);
+  const required = checkBuiltinKind(kind, input, upload?.id);
   const payload = input === undefined ? NO_INPUT : JSON.stringify(input);
   if (isOver(payload, LIMITS.payloadBytes)) throw tooLarge();
   const item: Mutable<SubmitItem> = toSubmitItem({
-    ...{ kind, payload, namespace: call.namespace },
+    ...{ kind, payload, namespace: call.namespace, required },
     options: {
       ...options,
       ...(upload === null ? {} : { upload: upload.id }),

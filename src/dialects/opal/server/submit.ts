@@ -6,9 +6,9 @@ import type { FastifyRequest } from "fastify";
 import { ConfigError, PerdureError } from "../../../core/errors.ts";
 import { exec } from "../../../core/input/builtin.ts";
 import { resolvePolicy } from "../../../core/policy/resolve-policy.ts";
+import { checkBuiltinKind } from "../../../engine/check-builtin.ts";
 import { LIMITS } from "../../../engine/limits.ts";
 import type { SubmitAnswer, SubmitItem } from "../../../engine/submit-item.ts";
-import { checkBuiltinKind } from "../../../engine/submit-item.ts";
 import { isOver } from "../../../lib/text.ts";
 import {
   JsonText,
