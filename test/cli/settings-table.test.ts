@@ -9,7 +9,8 @@ import { shownValue } from "../../src/cli/config/show-value.ts";
 import { ROOT } from "../fences.ts";
 
 function rowOf(setting: Setting): string {
-  const { key, flag, env } = setting;
+  const { key, flag } = setting;
+  const env = setting.type === "connections" ? `${setting.envPrefix}NAME` : setting.env;
   const code = (text: string | undefined) => (text === undefined ? "" : `\`${text}\``);
   const cells = [code(key), code(flag && `--${flag}`), code(env), defaultOf(setting)];
   return `| ${cells.join(" | ")} |`;

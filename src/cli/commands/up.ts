@@ -6,8 +6,8 @@ import { EXIT, usageError } from "../exit.ts";
 import { processLog, SERVER_KEYS, WORKER_KEYS } from "../serve/process-settings.ts";
 import type { RunAs } from "../serve/run-as.ts";
 import type { RunningServer } from "../serve/start-server.ts";
-import { checkModules } from "../serve/task-modules.ts";
-import { WorkerProcesses, workerArguments } from "../serve/worker-processes.ts";
+import { checkModules, servedKinds } from "../serve/task-modules.ts";
+import { connectionVariables, WorkerProcesses, workerArguments } from "../serve/worker-processes.ts";
 import { exitWithin, LAST_MS, untilStopped } from "../stop-signals.ts";
 
 const KEYS = [...SERVER_KEYS, "workers", ...WORKER_KEYS] as const;
@@ -42,6 +42,7 @@ export const up: CliCommand = {
     // Loaded here: other commands do not need it.
     const { startServing } = await import("../serve/start-server.ts");
     checkModules(config.list("worker.tasks"), io.cwd);
+    servedKinds(config);
     const { runAsArgument, runAsOf } = await import("../serve/run-as.ts");
     const runAs = runAsOf(config, io.cwd);
     let reportMistake: (why: "mistake") => void = () => {};
@@ -53,7 +54,7 @@ export const up: CliCommand = {
     workers = new WorkerProcesses({
       count: config.integer("workers"),
       args: workerArguments(config, localUrl, tokens.workerFile as string, runAsArgument(runAs)),
-      env: { ...io.env, ...NOT_FOR_WORKERS },
+      env: { ...io.env, ...NOT_FOR_WORKERS, ...connectionVariables(config) },
       cwd: io.cwd,
       clock: engine.clock,
       log,

@@ -5,7 +5,7 @@ import { type Config, loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { LINK_KEYS, processLog, WORKER_KEYS } from "../serve/process-settings.ts";
 import { runAsOf } from "../serve/run-as.ts";
-import { loadTasks } from "../serve/task-modules.ts";
+import { loadTasks, servedKinds } from "../serve/task-modules.ts";
 import { CHILD_LAST_MS, exitWithin, LAST_MS, untilStopped } from "../stop-signals.ts";
 import { dataAt } from "../target/data-directory.ts";
 import { accessTo, chosenBy, liveAddress } from "../target/target.ts";
@@ -41,7 +41,7 @@ export const worker: CliCommand = {
     const log = processLog(config, io, "worker");
     const { user, note } = runAsOf(config, io.cwd);
     if (config.list("worker.kinds").includes("exec") && !given.flag("with-stdin")) log("info", `commands ${note}`);
-    const tasks = await loadTasks(config.list("worker.tasks"), config.list("worker.kinds"), io.cwd);
+    const tasks = await loadTasks(config.list("worker.tasks"), servedKinds(config), io.cwd);
     const stopped = new AbortController();
     const signals = untilStopped((text) => log("info", text));
     const parentGone = given.flag("with-stdin") ? stdinEnds() : new Promise<string>(() => {});
@@ -66,6 +66,7 @@ export const worker: CliCommand = {
       ...{ allowAddresses: config.list("worker.allowAddresses"), isolate: config.flag("worker.isolate") },
       heartbeat: config.durationMs("worker.heartbeat"),
       resources: resourcesOf(config),
+      connections: config.connections("worker.connections"),
       ...{ scratchAge: config.durationMs("worker.scratchAge"), scratchLimit: config.bytes("worker.scratchLimit") },
       ...(queues.length === 0 ? {} : { queues }),
       ...(name === undefined ? {} : { name }),

@@ -5,7 +5,7 @@ import { afterAll, describe, expect, it } from "vitest";
 import { testIo } from "../../../test/cli/kit.ts";
 import { type CliCommand, readArguments } from "../command.ts";
 import { CliError } from "../exit.ts";
-import { type Config, loadConfig, optionsFor } from "./config.ts";
+import { type Config, factOf, loadConfig, optionsFor } from "./config.ts";
 import type { Setting } from "./setting.ts";
 import { KEYS, SETTINGS, type SettingKey, VARIABLES } from "./settings.ts";
 
@@ -144,7 +144,33 @@ describe("a setting", () => {
     expect(config.numbers("opal.retryBackoffs")).toEqual([1, 2]);
   });
 
+  it("of connections has all sources together, by names in one form; the nearest source counts", () => {
+    const url = (user: string) => `postgres://${user}:geheim,1@h/db`;
+    const all = {
+      ...file(`worker:\n  connections: {Shop-A: "${url("file")}", own: "${url("file")}"}`),
+      env: { PERDURE_CONNECTION_SHOP_A: url("env"), PERDURE_CONNECTION_B: url("env"), PERDURE_CONNECTION_C: "" },
+      args: ["--connection", `b=${url("option")}`, `--connection=D-d=${url("option")}`],
+    };
+    const config = load(all);
+    expect(config.connections("worker.connections")).toEqual({
+      ...{ shop_a: url("env"), own: url("file"), b: url("option"), d_d: url("option") },
+    });
+    const source = "--connection, PERDURE_CONNECTION_SHOP_A, PERDURE_CONNECTION_B, perdure.yaml:2";
+    expect(factOf(config, "worker.connections")).toEqual({
+      ...{ key: "worker.connections", source },
+      value: ["shop_a", "own", "b", "d_d"].map((name) => `${name}=set (hidden)`),
+    });
+    expect(load().connections("worker.connections")).toEqual({});
+    expect(factOf(load(), "worker.connections")).toMatchObject({ value: null, source: "default" });
+  });
+
   it.each<[Given, string]>([
+    [{ args: ["--connection", "shop"] }, "--connection: must be NAME=URL, each name once"],
+    [{ args: ["--connection", "postgres://u:geheim@h/d"] }, "--connection: must be NAME=URL, each name once"],
+    [{ args: ["--connection=a-b=postgres://h/d", "--connection=A_B=postgres://h/d"] }, "each name once"],
+    [{ env: { PERDURE_CONNECTION_A: "u:geheim@h" } }, "PERDURE_CONNECTION_A: must be NAME=URL"],
+    [{ env: { PERDURE_CONNECTION_9: "postgres://u:geheim@h/d" } }, "got a value that is not shown"],
+    [file("worker: {connections: [geheim]}"), "perdure.yaml:1:10: worker.connections: must be NAME=URL"],
     [{ env: { PERDURE_PORT: "abc" } }, 'PERDURE_PORT: must be a whole number from 0 to 65535; got "abc"'],
     [{ args: ["--port", "65536"] }, "--port: must be a whole number from 0 to 65535; got 65536"],
     [

@@ -8,7 +8,7 @@ import { usageError } from "../exit.ts";
 import type { Io } from "../io.ts";
 import { type FileValues, readConfigFile } from "./config-file.ts";
 import { BadValue, valueFromTexts } from "./read-value.ts";
-import type { Setting, SettingValue } from "./setting.ts";
+import type { ConnectionsSetting, Setting, SettingValue } from "./setting.ts";
 import {
   equivalentsOf,
   KEYS,
@@ -79,6 +79,10 @@ export class Config {
     return (this.value(key) ?? {}) as Readonly<Record<string, string>>;
   }
 
+  connections(key: SettingKeyOf<"connections">): Readonly<Record<string, string>> {
+    return (this.value(key) ?? {}) as Readonly<Record<string, string>>;
+  }
+
   value(key: SettingKey): SettingValue {
     return this.#of(key).value;
   }
@@ -120,6 +124,7 @@ export function loadConfig({ given, io }: { given?: Arguments; io: Io }, keys: r
 
 function effective(key: SettingKey, given: Arguments | undefined, io: Io, file: FileValues): EffectiveSetting {
   const setting = settingOf(key);
+  if (setting.type === "connections") return connectionsFrom(setting, given, io, file);
   const { flag, env } = setting;
   if (flag !== undefined && given?.flag(flag)) {
     const texts = setting.type === "boolean" ? ["true"] : given.texts(flag);
@@ -129,6 +134,27 @@ function effective(key: SettingKey, given: Arguments | undefined, io: Io, file: 
   const text = env === undefined ? "" : (io.env[env] ?? "");
   if (env !== undefined && text !== "") return { value: valueFrom(env, setting, [text]), source: env };
   return file.get(key) ?? inOtherTerms(setting, given, io, file) ?? { value: defaultOf(setting, io), source: DEFAULT };
+}
+
+/** From all sources together. */
+function connectionsFrom(
+  setting: ConnectionsSetting,
+  given: Arguments | undefined,
+  io: Io,
+  file: FileValues,
+): EffectiveSetting {
+  const { key, flag = "", envPrefix } = setting;
+  const found: EffectiveSetting[] = [];
+  const inFile = file.get(key as SettingKey);
+  if (inFile !== undefined) found.push(inFile);
+  for (const [name, address = ""] of Object.entries(io.env).sort()) {
+    if (!name.startsWith(envPrefix) || name === envPrefix || address === "") continue;
+    found.push({ value: valueFrom(name, setting, [`${name.slice(envPrefix.length)}=${address}`]), source: name });
+  }
+  if (given?.flag(flag)) found.push({ value: valueFrom(`--${flag}`, setting, given.texts(flag)), source: `--${flag}` });
+  if (found.length === 0) return { value: undefined, source: DEFAULT };
+  const sources = found.map(({ source }) => source).reverse();
+  return { value: Object.assign({}, ...found.map(({ value }) => value)), source: sources.join(", ") };
 }
 
 /** The value from the equivalent setting of another system, in whole milliseconds; null if none is set. */
@@ -176,7 +202,7 @@ function optionOf(setting: Setting): CommandOption[] {
   const { flag: name, type, value } = setting;
   if (name === undefined) return [];
   if (type === "boolean") return [{ name, type, help: helpOf(setting) }];
-  const isMultiple = type === "list" || type === "labels" || type === "numbers";
+  const isMultiple = type === "list" || type === "labels" || type === "numbers" || type === "connections";
   const placeholder = value ?? (PLACEHOLDERS as Readonly<Record<string, string>>)[type] ?? "LIST";
   return [
     {

@@ -3,6 +3,7 @@
 import { nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { show } from "../../core/errors.ts";
+import { CONNECTION_ADDRESS, CONNECTION_NAME, isConnectionAddress, normalName } from "../../core/input/connections.ts";
 import { toBytes } from "../../core/input/resources.ts";
 import type {
   DurationSetting,
@@ -52,6 +53,8 @@ export function valueFromTexts(setting: Setting, texts: readonly string[]): Sett
       return listOf(setting, texts.flatMap(commas));
     case "labels":
       return labelsOf(setting, texts.flatMap(commas));
+    case "connections": // not split: a password may contain a comma
+      return connectionsOf(setting, texts);
     case "numbers":
       return numbersOf(setting, texts.flatMap(numberTexts), texts.length === 1 ? text : texts);
     case "argv":
@@ -80,6 +83,8 @@ export function valueFromFile(setting: Setting, given: unknown): SettingValue {
       return listOf(setting, typeof given === "string" && !given.includes(",") ? [given] : given);
     case "labels":
       return labelsOf(setting, given);
+    case "connections":
+      return connectionsOf(setting, given);
     case "numbers":
       return numbersOf(setting, given, given);
     case "argv":
@@ -193,6 +198,21 @@ function labelsOf(setting: Setting, given: unknown): Record<string, string> {
   }
   if (isMap || Array.isArray(given)) return labels;
   throw new BadValue(setting, given, allowed);
+}
+
+function connectionsOf(setting: Setting, given: unknown): Record<string, string> {
+  const isMap = typeof given === "object" && given !== null && !Array.isArray(given);
+  const pairs = isMap ? Object.entries(given) : Array.isArray(given) ? given.map(pairOf) : [[given, null]];
+  const connections: Record<string, string> = Object.create(null);
+  for (const [named, address] of pairs) {
+    const name = normalName(named);
+    if (name !== null && isConnectionAddress(address) && !Object.hasOwn(connections, name)) connections[name] = address;
+    else {
+      const allowed = `NAME=URL, each name once (in a file: a map of names and addresses): NAME is ${CONNECTION_NAME}; URL is ${CONNECTION_ADDRESS}`;
+      throw new BadValue({ ...setting, secret: "all" }, "", allowed);
+    }
+  }
+  return connections;
 }
 
 function pairOf(item: unknown): [unknown, unknown] {

@@ -81,6 +81,15 @@ export interface LabelsSetting extends CommonSetting {
   readonly default?: undefined;
 }
 
+/** Addresses of databases by name, each with a password: `name=address`, in the file a map. Each option and each variable with the
+ *  prefix adds one; a name of several sources has the value of the first of option, environment and file. Values are not shown. */
+export interface ConnectionsSetting extends CommonSetting {
+  readonly type: "connections";
+  /** The rest of the variable is the name. */
+  readonly envPrefix: string;
+  readonly default?: undefined;
+}
+
 /** One number or more, from 0 on: `3,8,15` or `[3, 8, 15]`. */
 export interface NumbersSetting extends CommonSetting {
   readonly type: "numbers";
@@ -103,6 +112,7 @@ export type Setting =
   | BooleanSetting
   | ListSetting
   | LabelsSetting
+  | ConnectionsSetting
   | NumbersSetting
   | ArgvSetting;
 

@@ -70,6 +70,14 @@ export const WORKER_SETTINGS = [
     help: "A runtime of the worker that jobs may require.",
   },
   {
+    key: "worker.connections",
+    flag: "connection",
+    envPrefix: "PERDURE_CONNECTION_",
+    type: "connections",
+    value: "NAME=URL",
+    help: "A PostgreSQL database for jobs. Other users may see options: prefer PERDURE_CONNECTION_NAME=URL.",
+  },
+  {
     key: "worker.queues",
     flag: "queue",
     env: "PERDURE_QUEUES",
@@ -92,7 +100,7 @@ export const WORKER_SETTINGS = [
     type: "list",
     value: "KIND",
     default: ["exec", "http"],
-    help: "A kind of job to run, besides those of the modules. Default: exec,http.",
+    help: "A kind of job to run, besides those of the modules. Default: exec,http; with a connection also postgres.",
   },
   {
     key: "worker.grace",

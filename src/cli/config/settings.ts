@@ -103,7 +103,7 @@ const OURS: readonly string[] = [
 
 /** Whether Perdure uses a variable of the environment. */
 export function isKnownVariable(name: string): boolean {
-  return OURS.includes(name) || /^PERDURE_(TEST|PORT)_/.test(name) || VARIABLES.includes(name);
+  return OURS.includes(name) || /^PERDURE_(TEST|PORT|CONNECTION)_./.test(name) || VARIABLES.includes(name);
 }
 
 /** Equivalent settings of other systems, in seconds. */

@@ -9,6 +9,7 @@ export function shownValue(
   value: SettingValue,
 ): string | number | boolean | readonly unknown[] | null {
   if (value === undefined) return null;
+  if (setting.type === "connections") return Object.keys(value as object).map((name) => `${name}=${HIDDEN}`);
   if (setting.secret === "all") return HIDDEN;
   if (value === null) return "forever";
   if (typeof value === "number" && setting.type === "duration") return showSpan(value);

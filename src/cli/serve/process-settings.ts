@@ -30,7 +30,7 @@ export const WORKER_KEYS = [
     "worker.cpu",
     "worker.memory",
   ] as const),
-  ...(["worker.scratchAge", "worker.scratchLimit"] as const),
+  ...(["worker.scratchAge", "worker.scratchLimit", "worker.connections"] as const),
 ] as const satisfies readonly SettingKey[];
 
 /** Settings of the connection to the server, and of the log. */

@@ -2,11 +2,28 @@
 import { existsSync, statSync } from "node:fs";
 import { resolve } from "node:path";
 import { pathToFileURL } from "node:url";
-import { exec, http } from "../../core/input/builtin.ts";
+import { exec, http, postgres } from "../../core/input/builtin.ts";
 import { type AnyTask, isTask } from "../../core/task/task.ts";
+import type { Config } from "../config/config.ts";
 import { missingFileError, usageError, valueError } from "../exit.ts";
 
-const BUILT_IN: Readonly<Record<string, AnyTask>> = { exec: exec as AnyTask, http: http as AnyTask };
+const BUILT_IN: Readonly<Record<string, AnyTask>> = {
+  exec: exec as AnyTask,
+  http: http as AnyTask,
+  postgres: postgres as AnyTask,
+};
+
+/** The built-in kinds that a worker runs. One with connections runs `postgres` too, unless kinds were chosen. */
+export function servedKinds(config: Config): readonly string[] {
+  const kinds = config.list("worker.kinds");
+  const hasConnections = Object.keys(config.connections("worker.connections")).length > 0;
+  if (!config.isSet("worker.kinds")) return hasConnections ? [...kinds, postgres.kind] : kinds;
+  if (kinds.includes(postgres.kind) === hasConnections) return kinds;
+  const advice = hasConnections
+    ? `add --kind ${postgres.kind}, or remove the connections`
+    : "pass --connection NAME=URL";
+  throw usageError(`--kind: connections and the kind ${postgres.kind} require each other; ${advice}`);
+}
 
 /** The tasks of these modules and the built-in kinds, each kind once. */
 export async function loadTasks(paths: readonly string[], kinds: readonly string[], cwd: string): Promise<AnyTask[]> {
@@ -14,7 +31,7 @@ export async function loadTasks(paths: readonly string[], kinds: readonly string
   for (const kind of kinds) {
     const builtIn = BUILT_IN[kind];
     if (builtIn === undefined) {
-      throw valueError("--kind", kind, "exec or http (other kinds are tasks of modules: --tasks ./tasks.js)");
+      throw valueError("--kind", kind, "exec, http or postgres (other kinds are tasks of modules: --tasks ./tasks.js)");
     }
     tasks.set(kind, builtIn);
   }

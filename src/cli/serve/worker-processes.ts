@@ -5,6 +5,7 @@ import { type Clock, sleep } from "../../lib/clock.ts";
 import type { ServerLog } from "../../server/log.ts";
 import type { Config } from "../config/config.ts";
 import { CHILD_LAST_MS } from "../stop-signals.ts";
+import { servedKinds } from "./task-modules.ts";
 
 interface WorkerProcessesOptions {
   readonly count: number;
@@ -105,6 +106,12 @@ export class WorkerProcesses {
   }
 }
 
+/** Connections have passwords, so workers get them by their environment: arguments are visible to other users. */
+export function connectionVariables(config: Config): Record<string, string> {
+  const connections = Object.entries(config.connections("worker.connections"));
+  return Object.fromEntries(connections.map(([name, url]) => [`PERDURE_CONNECTION_${name.toUpperCase()}`, url]));
+}
+
 // The command line of a worker, with the settings of `perdure up` from any source. Without a setting each worker may use all
 // cpus and memory of the machine: the store counts what they use together.
 
@@ -126,7 +133,6 @@ export function workerArguments(config: Config, url: string, tokenFile: string, 
   if (lease !== undefined) give("worker-lease", `${lease}ms`);
   for (const [key, flag] of [
     ["worker.tasks", "tasks"],
-    ["worker.kinds", "kind"],
     ["worker.queues", "queue"],
     ["worker.runtimes", "runtime"],
     ["worker.allowEnv", "allow-env"],
@@ -134,6 +140,7 @@ export function workerArguments(config: Config, url: string, tokenFile: string, 
   ] as const) {
     for (const each of config.list(key)) give(flag, each);
   }
+  for (const kind of servedKinds(config)) give("kind", kind);
   for (const [name, value] of Object.entries(config.labels("worker.labels"))) give("label", `${name}=${value}`);
   for (const [key, flag] of [
     ["worker.name", "name"],
