@@ -24,8 +24,15 @@ export const MAX_PREFIXED = 1_000;
 
 /** Fields of a filter that decide how a search is made, or how it is listed; each store handles them one by one. All others
  *  are plain conditions, which a store has in a table. */
-export type PlannedField = "namespace" | "state" | "queue" | "kind" | "key" | "name" | "action" | "reason" | ListField;
+export type PlannedField =
+  | ("namespace" | "state" | "queue" | "kind" | "key" | "name" | "action" | "reason" | "steps")
+  | ListField;
 type ListField = "order" | "limit" | "cursor" | "chars";
+
+/** Whether steps of runs are left out: a search among all jobs is for those that people submitted. */
+export function hidesSteps({ steps, parentId, idPrefix }: JobFilter): boolean {
+  return steps !== true && parentId === undefined && idPrefix === undefined;
+}
 
 /** What a job adds to the characters of a page. */
 export function charsOfJob({ payload, result, failure }: Pick<JobRow, "payload" | "result" | "failure">): number {

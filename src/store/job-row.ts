@@ -30,7 +30,8 @@ export const JOB_COLUMN_NAMES: readonly string[] = [
   ...["parent", "depth", "budget", "evidence"],
 ];
 
-export function toJob(r: readonly unknown[], interned: InternedValues): StoredJob {
+/** `run`: the number of the run that the job is a step of; the run is then its parent. */
+export function toJob(r: readonly unknown[], interned: InternedValues, run: number | null = null): StoredJob {
   const lane = interned.lane(r[2] as number);
   const session = r[18] as number | null;
   return {
@@ -75,15 +76,16 @@ export function toJob(r: readonly unknown[], interned: InternedValues): StoredJo
     key: r[32] as string | null,
     tags: r[33] === null ? NO_TAGS : (JSON.parse(r[33] as string) as string[]),
     parentId: r[34] as string | null,
-    runId: null,
+    runId: run === null ? null : (r[34] as string),
     depth: (r[35] as number | null) ?? 0,
     budget: r[36] as number | null,
+    run,
   };
 }
 
-/** A job that this session has just started, and that has no rare fields (a parent or a budget is rare). Fields with a
- *  known value are not in the row. Column order: no, id, lane, policy, priority, run_at, revision, attempt, failures,
- *  submitted_at, first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, previous failure. */
+/** A job that this session has just started, and that has no rare fields (a budget is rare). Fields with a known value are
+ *  not in the row. Column order: no, id, lane, policy, priority, run_at, revision, attempt, failures, submitted_at,
+ *  first_started_at, expire_in, timeout_ms, key, tags, whether it is rare, body, previous failure, parent, depth, run. */
 export function toStarted(
   r: readonly unknown[],
   interned: InternedValues,
@@ -91,6 +93,8 @@ export function toStarted(
   now: number,
 ): StartedJob {
   const lane = interned.lane(r[2] as number);
+  const parentId = (r[18] as string | null | undefined) ?? null;
+  const run = (r[20] as number | null | undefined) ?? null;
   return {
     job: {
       no: r[0] as number,
@@ -133,10 +137,11 @@ export function toStarted(
       progress: null,
       key: r[13] as string | null,
       tags: parseOrNull<string[]>(r[14] as string | null) ?? NO_TAGS,
-      parentId: null,
-      runId: null,
-      depth: 0,
+      parentId,
+      runId: run === null ? null : parentId,
+      depth: (r[19] as number | null | undefined) ?? 0,
       budget: null,
+      run,
     },
     payload: r[16] as string,
     previous: r[17] as string | null,

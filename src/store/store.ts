@@ -1,8 +1,9 @@
 /** The port between the engine and a database. All calls are asynchronous, and those that change jobs take lists; the pure
  *  functions of `core` go in, no transaction comes out. Each call is durable when its promise resolves, and items of one list
  *  are answered one by one: a bad item never fails its neighbours. Time is always an argument.
- *  Only `insert`, `claim`, `settle` and `amend` change a job: under its row's lock, checked on
- *  (job, attempt, state), with one event in the same transaction.
+ *  Only `insert`, `claim`, `settle`, `amend` and `runs.advance` change a job: under its row's lock, checked on
+ *  (job, attempt, state) or the revision, with one event in the same transaction. A change that ends a step of a run, or
+ *  commands a run, also writes a message to that run.
  *  Each noun is a file in `port/`, and a file or two in each adapter. */
 import type { Blobs } from "./blobs.ts";
 import type { AttemptStore } from "./port/attempts.ts";
@@ -10,6 +11,7 @@ import type { ChildStore } from "./port/children.ts";
 import type { EventStore } from "./port/events.ts";
 import type { JobStore } from "./port/jobs.ts";
 import type { QueueStore } from "./port/queues.ts";
+import type { RunStore } from "./port/runs.ts";
 import type { SessionStore } from "./port/sessions.ts";
 import type { SettingStore } from "./port/settings.ts";
 import type { TokenStore } from "./port/tokens.ts";
@@ -33,6 +35,7 @@ export type * from "./port/upkeep.ts";
 
 export interface Store extends JobStore, AttemptStore, UpkeepStore {
   readonly children: ChildStore;
+  readonly runs?: RunStore;
   readonly events: EventStore;
   readonly sessions: SessionStore;
   readonly queues: QueueStore;

@@ -19,11 +19,13 @@ export interface StoredJob extends Job {
   readonly progress: string | null;
   /** The number of the nearest job with a budget, from itself upwards; null if there is none. */
   readonly budget: number | null;
+  /** Of a step: the number of its run's job, which is its parent. */
+  readonly run: number | null;
 }
 
 /** A job without the store's own fields. */
 export function toFacts({ no: _no, lane: _lane, session: _session, ...rest }: StoredJob): Job {
-  const { liveUsage: _usage, progress: _progress, budget: _budget, ...job } = rest;
+  const { liveUsage: _usage, progress: _progress, budget: _budget, run: _run, ...job } = rest;
   return job;
 }
 

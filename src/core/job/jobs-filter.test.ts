@@ -14,6 +14,7 @@ const SAMPLES: { readonly [K in keyof JobsFilter]-?: readonly [NonNullable<JobsF
   action: ["core.echo", { action: "core.echo" }, "core.echo"],
   reason: [["exhausted"], { reason: ["exhausted"] }, ["exhausted"]],
   parent: ["job_1", { parentId: "job_1" }, "job_1"],
+  steps: [true, { steps: true }, true],
   id: ["01m7", { idPrefix: "job_01m7" }, "01m7"],
   deadLetter: [true, { deadLetter: true }, true],
   submittedAfter: [AT, { submittedAfter: AT.getTime() }, AT.getTime()],
@@ -40,7 +41,7 @@ describe("the table of the jobs filter", () => {
   });
 
   it("leaves to a redrive what narrows the jobs, and not how they are listed", () => {
-    const others = ["id", "order", "limit", "cursor"];
+    const others = ["steps", "id", "order", "limit", "cursor"];
     expect([...REDRIVE_FIELDS, ...others].sort()).toEqual(Object.keys(SAMPLES).sort());
   });
 });

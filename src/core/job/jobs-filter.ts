@@ -28,6 +28,8 @@ export interface JobsFilter {
   reason?: FailReason | readonly FailReason[];
   /** Only children of this job. */
   parent?: string;
+  /** Also steps of runs. Without it they are left out, unless `parent` or `id` is given. */
+  steps?: boolean;
   /** Only jobs whose id begins with this, with or without `job_`; at least 4 characters of the rest. */
   id?: string;
   /** Only jobs that failed and wait for a person. */
@@ -134,6 +136,12 @@ export const JOBS_FILTER = {
     ...text(100, "As in `job_01m7gekg9zevv9a6xvvwmt1v8g`."),
     store: "parentId",
     cli: { name: "parent", value: "ID", form: "job", help: "Only children of this job." },
+  },
+  steps: {
+    check: asBoolean,
+    wire: { type: "boolean", description: "Also steps of runs, which are left out unless `parent` or `id` is given." },
+    listOnly: true,
+    cli: { name: "steps", form: { flag: true }, help: "Also steps of runs." },
   },
   id: {
     check: asIdPrefix,

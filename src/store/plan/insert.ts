@@ -32,6 +32,15 @@ export function keyAnswer({ bodyHash }: NewJob, owner: KeyOwner): InsertAnswer {
   };
 }
 
+/** A run names a definition that is not stored. */
+export function unknownPlaybook(hash: string): RefusedItem {
+  return {
+    status: "refused",
+    code: "store_refused",
+    message: `playbook ${hash} is not stored; the run was not stored`,
+  };
+}
+
 // Whether a job may be stored as a child of another. Checked under the parent's lock.
 
 export interface ParentFacts extends ParentNow {

@@ -9,7 +9,7 @@ import { leaseToken, type StoredJob } from "../stored-job.ts";
 import { avoidedSession, type PauseSpan, planSettle, type SettleFacts, waitsOf } from "./settle.ts";
 
 const NOW = T0 + MINUTE;
-const STORED = { no: 7, lane: 1, session: 3, liveUsage: null, progress: null, budget: null };
+const STORED = { no: 7, lane: 1, session: 3, liveUsage: null, progress: null, budget: null, run: null };
 const LEASE = { renewed_at: T0, lease_ends_at: NOW + SECOND, ended_at: null };
 const MINE = { kind: "worker", token: leaseToken("g", "s1", 1), reportId: "r1" } as const;
 const OTHER: Reporter = { ...MINE, reportId: "r2" };

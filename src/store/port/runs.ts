@@ -65,6 +65,7 @@ export interface AdvanceWrite {
   readonly progress: RunProgress;
   /** What changed, else absent. */
   readonly playbook?: string;
+  readonly pins?: Readonly<Record<string, string>>;
   readonly data?: string;
   readonly deadlineAt?: number | null;
   readonly result?: string | null;
@@ -98,7 +99,7 @@ export interface StepsQuery {
   readonly limit: number;
   readonly states?: readonly StepState[];
   readonly node?: string;
-  /** Leaves items of loops out. */
+  /** False leaves items of loops out. */
   readonly items?: boolean;
 }
 

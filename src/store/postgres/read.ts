@@ -183,7 +183,7 @@ function shown(
   [payload, noted, result, given, failed]: PostgresRowExtras,
   budgets: readonly BudgetNow[],
 ): JobRow {
-  const { no: _no, lane: _lane, session: _session, liveUsage: live, budget: _budget, ...row } = job;
+  const { no: _no, lane: _lane, session: _session, liveUsage: live, budget: _budget, run: _run, ...row } = job;
   const annotations = toAnnotations(noted);
   const name = rowName({ name: given, kind: job.kind, annotations, payload });
   const liveUsage = parseOrNull<Usage>(live);

@@ -41,7 +41,7 @@ export function admission({ db, interned, events }: SqliteContext) {
         return true;
       }
       update.run(...progressValues(job, ended.next, null));
-      events.add(no, ended.next.revision, now, ended.event.name, ended.event.data);
+      events.record(job, ended, now);
       overBudget.push({ jobId: job.id, parentId: job.parentId });
       return false;
     });

@@ -3,6 +3,7 @@ import { type BudgetNow, NO_BUDGETS } from "../../core/decision/budget.ts";
 import type { Command } from "../../core/job/command.ts";
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import type { JobTerms } from "../../core/job/redrive.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { letsThrough, namedParent } from "../family-rules.ts";
 import type { Ledgers } from "../ledger.ts";
 import type { AmendAnswer, DecideCommand, NamedParent, ParentNow } from "../store.ts";
@@ -59,9 +60,10 @@ export function amendVerb({ db, interned, events }: SqliteContext): SqliteVerb<S
     const changed = { ...job, ...terms };
     if (job.state === "running") keepRunning(job.no, next.cancelRequestedAt, next.revision);
     else update.run(...progressValues(changed, next, null));
-    events.add(job.no, next.revision, now, event.name, event.data);
+    events.record(job, decision, now);
     if (job.state === "blocked") free.run(job.no);
-    if (isCancel(event)) passOn.run(job.no, job.id);
+    // A run asks its own steps to stop: a cascade would also cancel those of `finally`, which start later.
+    if (isCancel(event) && job.kind !== RUN_KIND) passOn.run(job.no, job.id);
     else if (event.name === "job.redriven") takeBack.run(job.no);
     return { status: "applied", message: null, job: toFacts({ ...changed, ...next }) };
   }

@@ -1,5 +1,10 @@
 /** What the verbs of one open database share, including the event log: events of a transaction are collected and
- *  inserted together. */
+ *  inserted together, with the messages to runs that follow from them. */
+import type { JobEventBody } from "../../core/job/event.ts";
+import type { JobProgressFields } from "../../core/job/job.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
+import { messageOf } from "../../core/run/inbox.ts";
+import type { RunMessageKind } from "../../core/run/run.ts";
 import type { StoredJob } from "../stored-job.ts";
 import { BulkInsert, type Database, type SqlValue } from "./driver.ts";
 import type { SqliteInterned } from "./interned.ts";
@@ -15,15 +20,40 @@ export interface SqliteContext {
   readonly generation: string;
 }
 
+/** A change of a job. */
+interface StoredChange {
+  readonly event: JobEventBody;
+  readonly next: JobProgressFields;
+}
+
 // The event log of one transaction: rows are collected and inserted together.
 
 export class EventLog {
   readonly #insert: BulkInsert;
+  readonly #insertMessages: BulkInsert;
   #rows: SqlValue[] = [];
+  #messages: SqlValue[] = [];
   #last = 0;
 
   constructor(db: Database) {
     this.#insert = new BulkInsert(db, "event", ["job", "n", "at", "name", "data"]);
+    this.#insertMessages = new BulkInsert(db, "inbox", ["job", "kind", "ref", "at", "body"]);
+  }
+
+  /** The event of every change but a submit and a start. All verbs that can end a job go through here, so that no end of a step
+   *  misses the inbox of its run. */
+  record(job: StoredJob, { event, next }: StoredChange, now: number): void {
+    this.add(job.no, next.revision, now, event.name, event.data);
+    if (job.run === null && job.kind !== RUN_KIND) return;
+    const message = messageOf(job, event, next);
+    if (message === null) return;
+    const { kind, ref, body } = message;
+    this.send(message.run === job.id ? job.no : (job.run as number), kind, now, ref, body);
+  }
+
+  /** A message to a run, by the number of its job. */
+  send(run: number, kind: RunMessageKind, at: number, ref: string | null, body: unknown): void {
+    this.#messages.push(run, kind, ref, at, body === null || body === undefined ? null : JSON.stringify(body));
   }
 
   add(job: number | null, n: number, at: number, name: string, data: object | string): void {
@@ -34,11 +64,16 @@ export class EventLog {
     const rows = this.#rows;
     this.#rows = [];
     this.#last = this.#insert.run(rows) || this.#last;
+    if (this.#messages.length === 0) return;
+    const messages = this.#messages;
+    this.#messages = [];
+    this.#insertMessages.run(messages);
   }
 
   /** Drops what a failed try of a group collected. */
   discard(): void {
     this.#rows = [];
+    this.#messages = [];
     this.#last = 0;
   }
 

@@ -8,6 +8,7 @@ import {
   charsOfJob,
   FIND_CHARS,
   FIRST_SLICE,
+  hidesSteps,
   isCalled,
   isPattern,
   MAX_CHECKED,
@@ -194,6 +195,7 @@ export function finder(
     if (lanes !== null) where.add("j.lane in (select value from json_each(?))", numbers(lanes));
     if (states !== null) where.add(`j.state in (${states.join(", ")})`);
     addPlain(where, filter);
+    if (hidesSteps(filter)) where.add("j.run is null");
     const called = calledLanes(filter, lanes);
     const exact = exactOf(filter, called);
     if (exact !== null) where.add(`j.${exact} = ?`, filter[exact] as string);

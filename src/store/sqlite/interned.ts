@@ -1,4 +1,4 @@
-/** Cache of lanes, policies and sessions, which are stored once and referred to by small numbers. Numbers are never
+/** Cache of lanes, policies, playbooks and sessions, which are stored once and referred to by small numbers. Numbers are never
  *  reused, so cached values stay valid; values that another process added are read on first use, and deleted ones
  *  (`../interned-names.ts`) are found missing when they are used again. */
 import { PerdureError } from "../../core/errors.ts";
@@ -23,10 +23,12 @@ export class SqliteInterned {
   #swept = 0;
   readonly #policies = new PolicyMemory();
   readonly #policyNos = new Map<string, KnownName>();
+  readonly #playbookNos = new Map<string, KnownName>();
   readonly #sessionIds = new Map<number, string>();
   readonly #sql: Record<
     | ("lanesAfter" | "laneByName" | "laneCount" | "laneByNo" | "addLane" | "touchLane")
-    | ("policyByHash" | "addPolicy" | "policyByNo" | "touchPolicy" | "sessionByNo" | "swept"),
+    | ("policyByHash" | "addPolicy" | "policyByNo" | "touchPolicy" | "sessionByNo" | "swept")
+    | ("playbookByHash" | "touchPlaybook"),
     SqlStatement
   >;
 
@@ -44,6 +46,8 @@ export class SqliteInterned {
       addPolicy: db.prepare("insert into policy (hash, body, used_at) values (?, ?, ?)"),
       policyByNo: db.prepare("select body from policy where no = ?"),
       touchPolicy: db.prepare("update policy set used_at = ? where no = ?"),
+      playbookByHash: db.prepare("select no from playbook where hash = ?"),
+      touchPlaybook: db.prepare("update playbook set used_at = max(used_at, ?) where no = ?"),
       swept: db.prepare("select value from meta where name = 'names_swept'"),
       sessionByNo: db.prepare("select id from session where no = ?"),
     };
@@ -79,6 +83,7 @@ export class SqliteInterned {
     if (swept === this.#swept) return;
     this.#swept = swept;
     this.#policyNos.clear();
+    this.#playbookNos.clear();
     for (const known of this.#laneNos.values()) known.touchedAt = Number.NEGATIVE_INFINITY;
   }
 
@@ -135,6 +140,18 @@ export class SqliteInterned {
     return no;
   }
 
+  /** The number of a stored playbook, whose use is noted; null if it does not exist. Within a write transaction, as for lanes. */
+  playbookNo(hash: string, now: number): number | null {
+    const known = this.#playbookNos.get(hash);
+    if (known !== undefined && isFresh(known, now)) return known.no;
+    const row = this.#sql.playbookByHash.get(hash) as { no: number } | undefined;
+    if (row === undefined) return null;
+    this.#sql.touchPlaybook.run(now, row.no);
+    if (this.#playbookNos.size >= MAX_HASHES) this.#playbookNos.clear();
+    this.#playbookNos.set(hash, { no: row.no, touchedAt: now });
+    return row.no;
+  }
+
   sessionId(no: number): string {
     let id = this.#sessionIds.get(no);
     if (id === undefined) {
@@ -153,6 +170,7 @@ export class SqliteInterned {
     this.#lastLane = 0;
     this.#policies.clear();
     this.#policyNos.clear();
+    this.#playbookNos.clear();
     this.#sessionIds.clear();
   }
 

@@ -231,4 +231,61 @@ export const MIGRATIONS: readonly string[] = [
   -- No change of tables. Events are written in format 2, which an earlier version does not know; those in format 1 stay, and are
   -- read as format 2 (core/job/event-formats.ts).
   `,
+  `
+  -- Compiled playbooks, each stored once. autoincrement: they are deleted, and rows name them by number. used_at: when one was last
+  -- saved, to keep what a run is about to name.
+  create table playbook (
+    no integer primary key autoincrement, hash text not null unique, used_at integer not null, body text not null
+  );
+  create table catalog (
+    namespace text not null, path text not null, version integer not null,
+    playbook integer not null, source text not null, at integer not null, pushed_by text,
+    primary key (namespace, path, version)
+  );
+  create index catalog_playbook on catalog (playbook);
+  -- The code of steps, once and not in each payload.
+  create table asset (hash text primary key, body blob not null);
+
+  -- Runs, by the number of their job. This row is written anew at each advance, so what is long and rarely changes is beside it.
+  -- phase: also "pruned", once its job is deleted, until those of its steps are.
+  create table run (
+    job integer primary key, playbook integer not null,
+    phase text not null, open integer not null, made integer not null, state text not null,
+    deadline_at integer, origin text, result text, failure text
+  );
+  create index run_playbook on run (playbook);
+  create index run_pruned on run (job) where phase = 'pruned';
+  create table run_data (run integer primary key, pins text not null, data text not null);
+
+  -- state: the index in STEP_STATES; below 3 it has not ended. tokens: how it was reached, as JSON; null for none. items: the
+  -- list of a loop. result and failure: only of steps without a job.
+  create table step (
+    run integer not null, n integer not null,
+    node text not null, visit integer not null, item integer not null, try integer not null,
+    state integer not null, job text, due integer, tokens text, at integer not null, ended_at integer,
+    items text, result text, failure text,
+    primary key (run, n)
+  ) without rowid;
+  create unique index step_place on step (run, node, visit, item, try);
+  create index step_open on step (run, n) where state < 3;
+
+  create table variable (run integer not null, name text not null, value text not null, primary key (run, name));
+
+  -- What a run must react to. kept: 0 unread, 1 a stored signal, 2 read, kept for its id. autoincrement: an advance deletes rows by
+  -- number, so a number must not come back as another message.
+  create table inbox (
+    no integer primary key autoincrement,
+    job integer not null, kind text not null, name text, id text, ref text, at integer not null, body text,
+    kept integer not null default 0
+  );
+  create index inbox_unread on inbox (job) where kept = 0;
+  create unique index inbox_id on inbox (job, id) where id is not null;
+
+  create table timer (job integer not null, n integer not null, due_at integer not null, primary key (job, n)) without rowid;
+  create index timer_due on timer (due_at);
+
+  -- Of a step: the number of its run, which is its parent, and the number of its row in step.
+  alter table job add column run integer;
+  alter table job add column step integer;
+  `,
 ];

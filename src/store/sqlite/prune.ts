@@ -5,6 +5,7 @@ import { PAGE, PRUNED_STATES, type PrunedState, PrunePlaces, type PruneRound } f
 import type { PruneAnswer, PruneQuery } from "../store.ts";
 import { STATE_CODES } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
+import { type PrunedJob, playbookSweeper, runPruner } from "./prune-runs.ts";
 import type { SqliteVerb } from "./writer.ts";
 
 // Deletes jobs that ended long enough ago, oldest first, a bounded number at a time. A job with a submit key leaves a
@@ -16,6 +17,7 @@ const BY_JOB = ["event", "attempt", "log_chunk", "late_report", "payload", "bloc
 export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneAnswer> {
   const { db, interned, events } = context;
   const sweepNames = nameSweeper(context);
+  const [runs, sweepPlaybooks] = [runPruner(context), playbookSweeper(context)];
   // Kept: children of a parent that has not ended, which may still read them, and children with a cancel in progress,
   // which finds them by their parent. The same for jobs below an ended child, as long as a job above may be cancelled,
   // or was just now.
@@ -23,8 +25,10 @@ export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneA
       select job.parent union all select p.parent from above cross join job p on p.id = above.id where p.parent is not null
     ) select 1 from above cross join job p on p.id = above.id
     where p.state < 3 or exists (select 1 from cascade where cascade.job = p.no)`;
-  // Also kept: jobs between an attempt and a budget that it holds part of.
-  const kept = `(parent is not null and exists (select 1 from job p where p.id = job.parent and p.state < 3))
+  // Also kept: jobs between an attempt and a budget that it holds part of, and steps, which go with their run: it may be
+  // redriven as long as it exists.
+  const kept = `job.run is not null
+    or (parent is not null and exists (select 1 from job p where p.id = job.parent and p.state < 3))
     or exists (select 1 from cascade where cascade.job = job.no)
     or (parent is not null and exists (select 1 from job c indexed by job_parent where c.parent = job.id)
       and (exists (${above}) or exists (
@@ -88,18 +92,29 @@ export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneA
     const ids: string[] = [];
     const round = places.of(query);
     round.begin();
+    const remove = (rows: readonly PrunedJob[]) => {
+      const numbers = JSON.stringify(rows.map(({ no }) => no));
+      for (const statement of deletes) statement.run(numbers);
+      runs.forget(rows);
+      for (const { id } of rows) ids.push(id);
+    };
+    const removeSteps = () =>
+      runs.drop(limit - ids.length, (rows) => {
+        for (const { id, lane, key } of rows) if (key !== null) dropKey.run(interned.lane(lane).namespace, key, id);
+        remove(rows);
+      });
+    removeSteps();
     for (const state of PRUNED_STATES) {
       const before = endedBefore[state];
       if (before === undefined || ids.length >= limit) continue;
       const rows = endedBeforeRows(state, before, limit - ids.length, round);
       if (rows.length === 0) continue;
       for (const row of rows) keepKey(row, now, keyWindowMs);
-      const numbers = JSON.stringify(rows.map((row) => row.no));
-      for (const statement of deletes) statement.run(numbers);
-      ids.push(...rows.map((row) => row.id));
+      remove(rows);
       if (by !== undefined) events.add(null, 0, now, JOBS_PRUNED, jobsPruned(by, state, rows.length));
     }
     if (by !== undefined) events.flush();
+    removeSteps();
     dropStubs.run(now);
     claims.run(sessionsEndedBefore);
     holds.run(limit);
@@ -109,7 +124,8 @@ export function pruneVerb(context: SqliteContext): SqliteVerb<PruneQuery, PruneA
     engineEvents.run(sessionsEndedBefore, limit);
     dropLanes.run(limit);
     // Names are unused only after all jobs that had them are deleted.
-    const more = round.end() || sweepNames(query.namesUnusedBefore);
+    const more = round.end() || runs.hasMore() || sweepNames(query.namesUnusedBefore);
+    if (!more && query.namesUnusedBefore !== undefined) sweepPlaybooks(query.namesUnusedBefore);
     interned.dropLanes();
     return { jobs: ids.length, ids, more };
   }

@@ -3,6 +3,7 @@ import { NO_BUDGETS } from "../../core/decision/budget.ts";
 import type { JobEvent } from "../../core/job/event.ts";
 import type { Job, Usage } from "../../core/job/job.ts";
 import { rowName } from "../../core/job/job-name.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { storable } from "../../lib/text.ts";
 import { serves } from "../lane.ts";
 import { LATE_REPORTS } from "../pages.ts";
@@ -42,6 +43,8 @@ export function reader({ db, interned }: SqliteContext, eventsOf: SqliteEventRea
      where job = ?1 and ${OPEN_FAILURE.where} order by attempt desc limit 1`,
   );
   const result = db.prepare("select result from attempt where job = ? and attempt = ?");
+  // A run has no attempts.
+  const ofRun = db.prepare("select result, failure from run where job = ?");
   const nextAttempt = db.prepare("select * from attempt where job = ? and attempt > ? order by attempt limit 1");
   const logPage = db.prepare(
     "select n, body from log_chunk where job = ? and attempt = ? and n > ? order by n limit ?",
@@ -68,13 +71,14 @@ export function reader({ db, interned }: SqliteContext, eventsOf: SqliteEventRea
 
   /** A job with its data from other tables. */
   function view(job: StoredJob): JobRow {
-    const { no, lane: _lane, session: _session, liveUsage: live, budget, ...row } = job;
-    const won = job.state === "succeeded" ? (result.get(no, job.attempt) as { result: string | null }) : null;
+    const { no, lane: _lane, session: _session, liveUsage: live, budget, run: _run, ...row } = job;
+    const ran = job.kind === RUN_KIND ? (ofRun.get(no) as EndedRun | undefined) : undefined;
+    const won = job.state === "succeeded" ? (ran ?? (result.get(no, job.attempt) as EndedRun | undefined)) : null;
     const came = payload.get(no) as SqliteRowExtras | undefined;
     const annotations = toAnnotations(came?.annotations ?? null);
     const body = came?.body ?? "null";
     const name = rowName({ name: came?.name ?? null, kind: job.kind, annotations, payload: body });
-    const failure = toFailure(failureIn(job));
+    const failure = toFailure(ran === undefined ? failureIn(job) : ran.failure);
     const budgets = budget === null ? NO_BUDGETS : book.of(budget).budgets(budget);
     const liveUsage = parseOrNull<Usage>(live);
     return { ...row, payload: body, result: won?.result ?? null, annotations, name, failure, liveUsage, budgets };
@@ -171,6 +175,11 @@ export function reader({ db, interned }: SqliteContext, eventsOf: SqliteEventRea
     },
     ended: (ids: readonly string[]) => (over.all(JSON.stringify(ids)) as { id: string }[]).map((row) => row.id),
   };
+}
+
+interface EndedRun {
+  readonly result: string | null;
+  readonly failure?: string | null;
 }
 
 interface SqliteRowExtras {

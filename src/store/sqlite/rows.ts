@@ -15,10 +15,13 @@ import type { SqliteContext } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import type { SqliteInterned } from "./interned.ts";
 
-export const JOB_COLUMNS = JOB_COLUMN_NAMES.join(", ");
+export const JOB_COLUMNS = [...JOB_COLUMN_NAMES, "run"].join(", ");
 
 /** The driver's types do not know that these statements return rows as arrays. */
-export const toJob = jobOf as (row: unknown, interned: SqliteInterned) => StoredJob;
+export function toJob(row: unknown, interned: SqliteInterned): StoredJob {
+  const values = row as readonly unknown[];
+  return jobOf(values, interned, values[JOB_COLUMN_NAMES.length] as number | null);
+}
 
 /** Sets every field that a settle or an amend may change, to the values of `addProgress`. */
 export const UPDATE_PROGRESS = `update job set ${Object.keys(PROGRESS_COLUMNS)
@@ -36,7 +39,7 @@ export function progressValues(job: StoredJob, next: JobProgressFields, avoidSes
 // object, so columns with a known or nearly always empty value are not read.
 
 /** Null for all but a few jobs; the others are read with all columns. */
-const RARE = `coalesce(j.streak_session, j.rule_counts, j.usage, j.deadline_at, j.parent, j.budget) is not null
+const RARE = `coalesce(j.streak_session, j.rule_counts, j.usage, j.deadline_at, j.budget) is not null
   or j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1`;
 
 export function startedReader({ db, interned }: SqliteContext) {
@@ -46,7 +49,8 @@ export function startedReader({ db, interned }: SqliteContext) {
   // The columns that `toStarted` expects.
   const short = db.prepare(
     `select j.no, j.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.submitted_at,
-       j.first_started_at, j.expire_in, j.timeout_ms, j.key, j.tags, ${RARE}, p.body, ${previous} ${from}`,
+       j.first_started_at, j.expire_in, j.timeout_ms, j.key, j.tags, ${RARE}, p.body, ${previous},
+       j.parent, j.depth, j.run ${from}`,
   );
   const whole = db.prepare(`select ${JOB_COLUMNS.replaceAll(/\w+/g, "j.$&")}, p.body, ${previous} ${from}`);
   for (const statement of [short, whole]) statement.setReturnArrays(true);

@@ -95,11 +95,11 @@ export function settleVerb(context: SqliteContext): SqliteVerb<SettleItem, Settl
     for (const move of moves) {
       const { job, item, settlement } = move;
       const { report, now } = item;
-      const { next, event } = settlement;
+      const { next } = settlement;
       if (oncePerJob && isPlainSuccess(job, next)) addTo(succeeded, now, job.no);
       else if (oncePerJob && isPlainRetry(job, next)) addTo(retried, next.runAt, job.no);
       else update.run(...progressValues(job, next, avoidedSession(move)));
-      events.add(job.no, next.revision, now, event.name, event.data);
+      events.record(job, settlement, now);
       const waits = waitsOf(move);
       if (waits !== null) block.run(job.no, job.attempt, waits, now);
       if (report.log !== null) addLog(job.no, report.attempt, report.log);

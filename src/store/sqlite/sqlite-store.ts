@@ -19,6 +19,7 @@ import { renewVerb, usageVerb, withdrawVerb } from "./leases.ts";
 import { pruneVerb } from "./prune.ts";
 import { queueStore } from "./queues.ts";
 import { reader } from "./read.ts";
+import { runStore } from "./runs.ts";
 import { sessionStore } from "./sessions.ts";
 import { settingStore } from "./settings.ts";
 import { settleVerb } from "./settle.ts";
@@ -134,6 +135,7 @@ export function sqliteStore(db: Database, options: SqliteOptions): Store {
     clockMarks: () => calls.answer(clockMarks),
     prune: (query) => calls.one(verbs.prune, query),
     children: childStore(context, calls),
+    runs: runStore(context, read, calls),
     events: eventStore(feed, read.stored, calls, clock),
     sessions: sessionStore(context, calls),
     queues: queueStore(context, calls, { countAtOnce, loop: clock }),
