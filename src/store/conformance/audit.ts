@@ -8,6 +8,7 @@ import { BEFORE, evolve, foldEvents } from "../../core/job/fold.ts";
 import { isTerminal, JOB_STATES, type Job, type JobState, type Usage } from "../../core/job/job.ts";
 import { progressOf } from "../../core/job/testing-job.ts";
 import type { History, JobRow, SessionRow, Store } from "../store.ts";
+import { auditRuns } from "./audit-runs.ts";
 
 /** With more jobs than this, only some are also read one by one; the feed checks all of them. */
 const READ_ALONE = 100;
@@ -29,6 +30,7 @@ export async function audit(store: Store): Promise<void> {
     await checkAttempts(store, row, history.events as JobEvent[]);
   }
   checkLedgers(jobs, feed);
+  await auditRuns(store, jobs, feed);
   await checkCounts(store, jobs);
 }
 
@@ -66,7 +68,12 @@ function bodiless({ payload: _payload, result: _result, ...rest }: JobRow): Job 
 export async function allJobs(store: Store): Promise<JobRow[]> {
   const jobs: JobRow[] = [];
   for (let cursor: string | undefined; ; ) {
-    const page = await store.find({ order: "oldest", limit: 1_000, ...(cursor === undefined ? {} : { cursor }) });
+    const page = await store.find({
+      order: "oldest",
+      steps: true,
+      limit: 1_000,
+      ...(cursor === undefined ? {} : { cursor }),
+    });
     jobs.push(...page.jobs);
     if (page.next === null) return jobs;
     // A search that does not advance would never end.

@@ -20,6 +20,7 @@ import { fenceTests } from "./fence.ts";
 import { findTests } from "./find.ts";
 import { groupTests } from "./groups.ts";
 import { historyTests } from "./history.ts";
+import { inboxTests } from "./inbox.ts";
 import { insertTests } from "./insert.ts";
 import { keyTests } from "./keys.ts";
 import { ledgerTests } from "./ledgers.ts";
@@ -34,6 +35,7 @@ import { renewTests } from "./renew.ts";
 import { reopenTests } from "./reopen.ts";
 import { resourceTests } from "./resources.ts";
 import { runLaneTests } from "./run-lanes.ts";
+import { runTests } from "./runs.ts";
 import { sessionTests, taskDefaultTests } from "./sessions.ts";
 import { settleTests } from "./settle.ts";
 import { suspectTests } from "./suspects.ts";
@@ -75,6 +77,8 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   "queues of single runs": runLaneTests,
   "unused lanes and policies": unusedNameTests,
   "group commit": groupTests,
+  runs: runTests,
+  "messages to runs": inboxTests,
   text: textTests,
   history: historyTests,
   pages: pageTests,

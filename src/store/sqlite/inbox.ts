@@ -6,7 +6,7 @@ import { MESSAGES, STEP_COLUMN_NAMES, toStep } from "../run-row.ts";
 import { parseOrNull, toFacts, toFailure } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
 import type { SqliteReader } from "./read.ts";
-import type { SqliteRunReader } from "./runs.ts";
+import type { SqliteRunReader } from "./run-reader.ts";
 
 type DueQuery = { readonly now: number; readonly limit: number };
 type DueRuns = { readonly runs: string[]; readonly nextAt: number | null };

@@ -4,12 +4,13 @@ import { resourceLabels } from "../../core/input/resources.ts";
 import { systemClock } from "../../lib/system-clock.ts";
 import { Bench } from "../conformance/bench.ts";
 import { broke, DAY, done, placeOf, reportOf, SECOND, T0, TWICE, usageOf } from "../conformance/kit.ts";
+import { RunBench } from "../conformance/run-kit.ts";
 import { openDatabase } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 
-/** What stays: the store's own values, names that are never deleted, and tokens, which belong to no job. */
-const STAYS = ["meta", "policy", "lane", "access_token", "sqlite_sequence"];
+/** What stays: the store's own values, names that are never deleted, tokens, which belong to no job, and the catalog. */
+const STAYS = ["meta", "policy", "lane", "access_token", "catalog", "sqlite_sequence"];
 
 test("a store whose jobs and sessions are all pruned is empty", async () => {
   const db = await openDatabase(":memory:");
@@ -44,9 +45,21 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   const labels = resourceLabels({ cpu: 500, memory: 100 });
   const { job: costly } = await bench.running({ kind: "costly", labels, retry: { budget: { costUsd: 1 } } });
   await bench.store.queues.setPaused("default", "mail", true, T0);
+  const run = new RunBench(bench);
+  const id = await run.submit();
+  const asset = { hash: "asset", body: new Uint8Array([1]) };
+  await run.runs.savePlaybooks([{ hash: "other", body: '{"code":"asset"}' }], [asset], T0);
+  const wait = { node: "w", job: null, state: "waiting", due: T0 + DAY } as const;
+  const timers = { set: [{ n: 2, dueAt: T0 + DAY }] };
+  await run.advance(id, { start: [{ job: { kind: "step", retry: TWICE } }, wait], variables: { a: "1" }, timers });
+  await bench.amend(id, { kind: "cancel" }, T0 + 2);
   expect(filled()).toEqual(tables.filter((name) => name !== "past_pause"));
 
   await bench.settle([reportOf(costly, done())], T0 + 2);
+  const [step] = await run.runs.openJobs(id, 9);
+  await bench.amend(step as string, { kind: "cancel" }, T0 + 3);
+  const ends = [1, 2].map((n) => ({ n, state: "cancelled" as const }));
+  await run.advance(id, { end: ends, finish: { state: "cancelled" }, timers: { drop: [] } }, T0 + 3);
   for (const id of [parent.id, child, orphan]) await bench.amend(id, { kind: "cancel" }, T0 + 3);
   for (const id of [parent.id, other]) await bench.store.children.cascaded(id);
   await bench.store.queues.setPaused("default", "mail", false, T0 + 3);
@@ -54,7 +67,8 @@ test("a store whose jobs and sessions are all pruned is empty", async () => {
   await bench.awake(T0 + SECOND, T0 + 2 * SECOND);
   const now = T0 + 10 * DAY;
   const endedBefore = { succeeded: now, failed: now, cancelled: now };
-  await bench.store.prune({ now, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: now, limit: 100 });
+  const query = { now, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: now, namesUnusedBefore: now, limit: 100 };
+  await bench.store.prune(query);
   expect(filled()).toEqual([]);
   await bench.end();
 });

@@ -17,12 +17,16 @@ import {
   usageOf,
   waiting,
 } from "../conformance/kit.ts";
+import { RunBench } from "../conformance/run-kit.ts";
 import { type Database, openDatabase, type SqlStatement, type SqlValue } from "./driver.ts";
 import { MIGRATIONS } from "./migrations.ts";
 import { sqliteStore } from "./sqlite-store.ts";
 
 /** Tables whose size is the number of jobs, or a multiple of it. */
-const LARGE = ["job", "payload", "submit_key", "attempt", "log_chunk", "late_report", "event", "tag"];
+const LARGE = [
+  ...["job", "payload", "submit_key", "attempt", "log_chunk", "late_report", "event", "tag"],
+  ...["run", "run_data", "step", "variable", "timer", "inbox"],
+];
 
 class Spy {
   readonly db: Database;
@@ -266,7 +270,46 @@ describe("no hot verb scans all jobs:", () => {
       const query = { now: T0 + 5, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: T0, limit: 10 };
       expect((await bench.store.prune(query)).jobs).toBeGreaterThan(1);
       await bench.store.prune({ ...query, keyWindowMs: 1 });
-    }, [/submitted_at from job order by no limit 1/]));
+      // The index has only the runs that are being deleted.
+    }, [/submitted_at from job order by no limit 1/, /indexed by run_pruned/]));
+
+  test("runs: due, loaded, advanced, read, and pruned", () =>
+    expectNoWalk(async () => {
+      const run = new RunBench(bench);
+      const loop = { node: "l", job: null, state: "looping", items: "[1]" } as const;
+      const { id } = await run.started([
+        { job: { kind: "step" } },
+        loop,
+        { node: "l", item: 0, job: { kind: "step" } },
+      ]);
+      const session = await bench.open({ kinds: ["step"] });
+      await bench.settle(
+        (await bench.claim(session, 9)).map((step) => reportOf(step, done(), { usage: usageOf(1) })),
+        T0 + 1,
+      );
+      await run.due();
+      const timers = { set: [{ n: 5, dueAt: T0 }] };
+      const start = [{ node: "b" }, { node: "w", job: null, state: "waiting" }] as const;
+      await run.advance(id, { end: [{ n: 1 }, { n: 3 }], start, timers, variables: { a: "1" } }, T0 + 1);
+      await run.runs.due({ now: T0, limit: 9 });
+      await run.runs.outputs(id, [1, 3]);
+      await run.runs.items(id, 2, 100);
+      await run.runs.list(id, 2);
+      await run.runs.variables(id);
+      await run.runs.steps({ run: id, after: 0, limit: 9, states: ["open"], node: "b", items: false });
+      const [open] = await run.runs.openJobs(id, 9);
+      await bench.amend(open as string, { kind: "cancel" }, T0 + 2);
+      const ends = [2, 4, 5].map((n) => ({ n }));
+      await run.advance(id, { end: ends, finish: { state: "succeeded" } }, T0 + 2);
+      await bench.row(id);
+      const endedBefore = { succeeded: T0 + 5 };
+      await bench.store.prune({ now: T0 + 5, endedBefore, keyWindowMs: DAY, sessionsEndedBefore: T0, limit: 99 });
+      // Only unread messages are in the inbox.
+    }, [
+      /submitted_at from job order by no limit 1/,
+      /indexed by run_pruned/,
+      /from inbox where kept = 0 order by no/,
+    ]));
 
   test("find, one page of anything", () =>
     expectNoWalk(async () => {

@@ -46,11 +46,11 @@ export function startedReader({ db, interned }: SqliteContext) {
   const from = "from json_each(?) as want cross join job j on j.no = want.value left join payload p on p.job = j.no";
   const previous =
     "case when j.attempt > 1 then (select failure from attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
+  const place = "j.parent, j.depth, j.run";
   // The columns that `toStarted` expects.
   const short = db.prepare(
     `select j.no, j.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.submitted_at,
-       j.first_started_at, j.expire_in, j.timeout_ms, j.key, j.tags, ${RARE}, p.body, ${previous},
-       j.parent, j.depth, j.run ${from}`,
+       j.first_started_at, j.expire_in, j.timeout_ms, j.key, j.tags, ${RARE}, p.body, ${previous}, ${place} ${from}`,
   );
   const whole = db.prepare(`select ${JOB_COLUMNS.replaceAll(/\w+/g, "j.$&")}, p.body, ${previous} ${from}`);
   for (const statement of [short, whole]) statement.setReturnArrays(true);
