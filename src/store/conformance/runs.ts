@@ -1,4 +1,4 @@
-/** Runs of playbooks: stored, advanced, read, ended and pruned. Messages are in `inbox.ts`. */
+/** Runs of playbooks: stored, advanced, read, ended and pruned. Messages are in `inbox.ts`, races in `advance-races.ts`. */
 import { beforeEach, expect, test } from "vitest";
 import { failure } from "../../core/decision/failure.ts";
 import { RUN_KIND } from "../../core/playbook/playbook.ts";

@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll } from "vitest";
+import { advanceRaceTests } from "../conformance/advance-races.ts";
 import { childRaceTests } from "../conformance/child-races.ts";
 import { type Arena, raceTests } from "../conformance/races.ts";
 import { openSqlite } from "./open.ts";
@@ -20,3 +21,4 @@ const arena = async (): Promise<Arena> => {
 
 raceTests("races on sqlite", arena);
 childRaceTests("races of children on sqlite", arena);
+advanceRaceTests("races of runs on sqlite", arena);
