@@ -57,6 +57,8 @@ export const ROUTES = {
   listEarlierOutputs: route("GET", "/v1/sessions/:session/jobs/:id/outputs", "work"),
   readEarlierOutput: route("GET", "/v1/sessions/:session/jobs/:id/attempts/:attempt/files/*", "work"),
 
+  getAsset: route("GET", "/v1/assets/:hash", "work"),
+
   listWorkers: route("GET", "/v1/workers", "read"),
   drainWorker: route("POST", "/v1/workers/:session/drain", "admin"),
 

@@ -116,4 +116,9 @@ export const SESSION_OPERATIONS = {
     ...{ tag: "worker protocol", summary: "One file of an earlier attempt of a held job", params: OfSessionFile },
     ...{ session: true, lease: true, query: FromOffset, replyType: "application/octet-stream", reply: Type.Unknown() },
   },
+  getAsset: {
+    ...{ tag: "worker protocol", summary: "Content that was stored with a playbook, by its SHA-256" },
+    params: closed({ hash: Type.String({ pattern: "^[0-9a-f]{64}$" }) }),
+    ...{ replyType: "application/octet-stream", reply: Type.Unknown() },
+  },
 } as const satisfies Readonly<Record<string, Operation>>;

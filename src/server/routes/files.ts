@@ -138,6 +138,13 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
       return outputs(id, attempt);
     },
 
+    /** For any worker, whatever its namespace: only who has the playbook, or a job of it, knows the hash. */
+    async getAsset(call) {
+      const bytes = (await engine.store.runs?.asset(call.params.hash as string)) ?? null;
+      if (bytes === null) throw new PerdureError("not_found", "the asset does not exist");
+      return new Download(toStream([bytes]), attachment("asset"));
+    },
+
     async readEarlierOutput(call) {
       const { id, attempt } = await heldAttempt(parts, call);
       if (Number(call.params.attempt) >= attempt) throw new PerdureError("not_found", "not an earlier attempt");

@@ -16,6 +16,7 @@ import type { FieldLog } from "../../lib/log.ts";
 import { isDenied, isGone, isRefused, mayPass } from "../../wire/repeat.ts";
 import { WireError } from "../../wire/wire-error.ts";
 import type { EngineLink, LinkSessionRequest } from "../engine-link.ts";
+import { fetchAsset } from "./asset.ts";
 import { httpChildren } from "./children.ts";
 import { HttpClaims } from "./claims.ts";
 import { serverCalls } from "./http-call.ts";
@@ -188,6 +189,7 @@ export function httpLink(options: HttpLinkOptions): HttpLink {
     },
 
     sessionOf,
+    asset: (hash) => fetchAsset(parts, hash),
 
     close() {
       closing.abort();

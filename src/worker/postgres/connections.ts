@@ -164,6 +164,7 @@ function stopped(): Error {
 function untilStarted<T>(signal: AbortSignal, work: (started: () => void) => Promise<T>): Promise<T> {
   return new Promise((resolve, reject) => {
     const stop = () => reject(stopped());
+    if (signal.aborted) return stop();
     const started = () => signal.removeEventListener("abort", stop);
     signal.addEventListener("abort", stop, { once: true });
     work(started).then(resolve, reject).finally(started);
