@@ -15,7 +15,7 @@ import type { PgRow } from "./driver.ts";
 import { writeJobEvents } from "./events.ts";
 import { type GroupVerb, refusal } from "./group.ts";
 import { ledgerBook } from "./ledgers.ts";
-import { JOB_COLUMNS, learnRows, MOVES, moveValues, SET_PROGRESS, toJob } from "./rows.ts";
+import { JOB_COLUMNS, learnRows, MOVED, MOVES, moveValues, SET_PROGRESS, toJob, writeMessages } from "./rows.ts";
 
 export interface PostgresAmendItem {
   readonly jobId: string;
@@ -72,24 +72,27 @@ export function amendVerb(context: PostgresContext): PostgresAmendVerb {
     `with ${MOVES},
      asked as (
        update $s.job j set cancel_requested_at = m.cancel_requested_at, revision = j.revision + 1
-       from m where j.no = m.no and j.revision = m.revision - 1 and j.state + 0 = 1 returning j.no, j.revision, m.at, m.event, m.data
+       from m where j.no = m.no and j.revision = m.revision - 1 and j.state + 0 = 1
+       returning ${MOVED}
      ),
      moved as (
        update $s.job j set ${SET_PROGRESS} from m where j.no = m.no and j.revision = m.revision - 1 and j.state + 0 <> 1
-       returning j.no, j.revision, m.at, m.event, m.data
+       returning ${MOVED}
      ),
      changed as materialized (select * from asked union all select * from moved),
      -- a blocked job stops waiting: nothing else changes its row
      freed as (delete from $s.blocked w using moved where w.job = moved.no),
+     -- A run stops its steps by itself, and may start others after a cancel.
      -- Children are stored under the lock taken by the previous statement: this one sees all of them.
      passed as (
        insert into $s.cascade (job) select c.no from changed c join $s.submission b on b.job = c.no
-       where c.event in ('job.cancelled', 'job.cancel_requested')
+       where c.event in ('job.cancelled', 'job.cancel_requested') and c.message is distinct from 'cancel'
          and exists (select from $s.submission child where child.parent = b.id and child.parent is not null)
        on conflict do nothing
      ),
      -- A redrive cancels a cascade in progress: children that it has not reached continue.
      taken_back as (delete from $s.cascade x using changed c where x.job = c.no and c.event = 'job.redriven'),
+     ${writeMessages("changed")},
      ${writeJobEvents("changed", "at", "event", "data")}
      select 1 where false`,
   );

@@ -12,7 +12,8 @@ export { toStarted } from "../job-row.ts";
 /** Of `job j`, and `rare` of `submission b`: false for all but a few jobs; the others are read with all columns. */
 const RARE_JOB = `(j.losses + j.defers + j.handbacks + j.streak > 0 or j.chapter > 1
   or coalesce(j.streak_session, j.rule_counts, j.usage) is not null)`;
-const RARE = "(j.rare or coalesce(b.deadline_at, b.depth) is not null)";
+/** The run of a step is not rare: each of its steps would be read twice. */
+const RARE = "(j.rare or b.deadline_at is not null or (b.depth is not null and j.run is null))";
 
 const PREVIOUS =
   "case when j.attempt > 1 then (select failure from $s.attempt a where a.job = j.no and a.attempt = j.attempt - 1) end";
@@ -22,9 +23,9 @@ export const BESIDE = `b.body, ${PREVIOUS}`;
 
 /** The columns that `toStarted` expects. */
 const SHORT_COLUMNS = `j.no, b.id, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures,
-  b.submitted_at, j.first_started_at, b.expire_in, b.timeout_ms, b.key, b.tags, ${RARE}, ${BESIDE}`;
+  b.submitted_at, j.first_started_at, b.expire_in, b.timeout_ms, b.key, b.tags, ${RARE}, ${BESIDE}, b.parent, b.depth, j.run`;
 
-const SHORT_COUNT = 18;
+const SHORT_COUNT = 21;
 
 /** A job covered by a budget, which was not started. */
 export function isCovered(row: PgRow): boolean {
@@ -112,7 +113,7 @@ const start = (pick: string) => `with ${ME}, ${openLanes("$4")}, ${pick},
       first_started_at = coalesce(j.first_started_at, $2), expires_at = null, check_at = null, avoid_session = null,
       progress = null, live_usage = null
     from picked where j.ctid = picked.tid and j.state + 0 = 0 and j.budget is null
-    returning j.no, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.first_started_at,
+    returning j.no, j.lane, j.policy, j.priority, j.run_at, j.revision, j.attempt, j.failures, j.first_started_at, j.run,
       ${RARE_JOB} as rare
   ),
   ${writeJobEvents("begun", "$2", "'attempt.started'", "$7::text || begun.attempt || $8::text")}

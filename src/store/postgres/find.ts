@@ -6,6 +6,7 @@ import {
   charsOfJob,
   FIND_CHARS,
   FIRST_SLICE,
+  hidesSteps,
   isCalled,
   isPattern,
   MAX_CHECKED,
@@ -191,6 +192,7 @@ export function finder({ db, sql, interned }: PostgresContext, reader: PostgresR
     if (lanes !== null) where.add(`j.lane = any (${bind(numbers(lanes))}::int[])`);
     // Written out, not bound: only then can PostgreSQL use a partial index on some states.
     if (states !== null) where.add(states.length === 0 ? "false" : `j.state in (${states.join(", ")})`);
+    if (hidesSteps(filter)) where.add("j.run is null");
     for (const [field, conditionOf] of PLAIN) {
       const condition = filter[field] === undefined ? null : conditionOf(filter[field], bind);
       if (condition !== null) where.add(condition);

@@ -25,12 +25,16 @@ import { IN_TRANSACTION } from "./watch.ts";
 // stored: whoever ends or cancels a parent either finds the child, or was first, and the child is refused. A key that
 // already names a job gets that job in any case: a repeated submit finds its child.
 
+interface LockedParent extends ParentFacts {
+  readonly no: number;
+}
+
 function childInserter(context: PostgresContext) {
   const { sql, interned } = context;
   const { insert, keyOwners } = inserter(context);
   const lock = sql(
     "insert_parents",
-    `select b.id, j.lane, j.state, j.attempt, j.cancel_requested_at, j.budget from $s.submission b join $s.job j on j.no = b.job
+    `select b.id, j.lane, j.state, j.attempt, j.cancel_requested_at, j.budget, j.no from $s.submission b join $s.job j on j.no = b.job
      where b.id = any ($1::text[]) order by j.no for share of j`,
   );
   const there = sql("insert_there", `select id, ${LOGGED} from $s.submission where id = any ($1::text[])`);
@@ -52,6 +56,7 @@ function childInserter(context: PostgresContext) {
       .map((item) => ({
         ...item,
         above: item.job.parent === null ? null : (parents.get(item.job.parent.id)?.budget ?? null),
+        runNo: item.job.runId === undefined ? null : (parents.get(item.job.runId)?.no ?? null),
       }));
     const send = (statement: (tries: number) => PgStatement, values: readonly PgValue[]) =>
       ask(statement(tries), values);
@@ -60,19 +65,19 @@ function childInserter(context: PostgresContext) {
     return answers.map((answer) => answer ?? (stored.shift() as InsertAnswer));
   };
 
-  async function lockParents(items: readonly InsertItem[], ask: RunStatement): Promise<Map<string, ParentFacts>> {
+  async function lockParents(items: readonly InsertItem[], ask: RunStatement): Promise<Map<string, LockedParent>> {
     const ids = new Set(items.flatMap(({ job }) => (job.parent === null ? [] : [job.parent.id])));
     const rows = await ask(lock, [texts([...ids])]);
     await interned.learn(new Set(rows.map((row) => Number(row[1]))), [], [], ask);
     return new Map(rows.map((row) => [row[0] as string, factsOf(row)]));
   }
 
-  function factsOf([, lane, state, attempt, cancelRequestedAt, budget]: PgRow): ParentFacts {
+  function factsOf([, lane, state, attempt, cancelRequestedAt, budget, no]: PgRow): LockedParent {
     const row = {
       ...{ state: Number(state), attempt: Number(attempt) },
       ...{ cancel_requested_at: numberOrNull(cancelRequestedAt), budget: numberOrNull(budget) },
     };
-    return parentFacts(row, interned.lane(Number(lane)).namespace);
+    return { ...parentFacts(row, interned.lane(Number(lane)).namespace), no: Number(no) };
   }
 
   /** Some of the jobs that their parents refuse may exist: under their key, or stored by the first try of a repeat. */

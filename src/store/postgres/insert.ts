@@ -2,6 +2,7 @@
 import { hasBudget } from "../../core/decision/budget.ts";
 import { isOutage } from "../../core/errors.ts";
 import { submittedText } from "../../core/job/lifecycle.ts";
+import type { NewRun } from "../../core/run/run.ts";
 import { newLedger } from "../ledger.ts";
 import { type KeyOwner, keyAnswer } from "../plan/insert.ts";
 import type { InsertAnswer, NewJob } from "../store.ts";
@@ -14,7 +15,7 @@ import { BATCH } from "./events.ts";
 import { refusal } from "./group.ts";
 import type { PostgresInterned } from "./interned.ts";
 
-// One statement writes all rows of a list. The statements for lists without parents, annotations, names and budgets
+// One statement writes all rows of a list. The statements for lists without parents, annotations, names, budgets and runs
 // omit those columns: most lists have none.
 
 export interface InsertItem {
@@ -22,6 +23,9 @@ export interface InsertItem {
   readonly now: number;
   /** The number of the nearest job above it with a budget. */
   readonly above?: number | null;
+  /** Of a step: the number of its run's job, and of its row. */
+  readonly runNo?: number | null;
+  readonly step?: number | null;
 }
 
 /** One number for the jobs and one for the events of the statement; see events.ts. */
@@ -37,7 +41,7 @@ const NAMES =
   "id, lane, policy, priority, state, run_at, submitted_at, expires_at, check_at, deadline_at, expire_in, " +
   "timeout_ms, key, tags, body, data";
 /** The values of keys come last. */
-const KEYS_AFTER = { usual: 17, whole: 24 };
+const KEYS_AFTER = { usual: 17, whole: 30 };
 
 /** A repeat always writes to the log: a commit that wrote nothing waits neither for the disk nor for a standby, and
  *  would acknowledge what only the first try wrote. */
@@ -45,21 +49,23 @@ export const LOGGED = "pg_logical_emit_message(true, 'perdure', 'repeat')::text"
 
 interface InsertShape {
   readonly isRepeat: boolean;
-  /** With parents, annotations, names and budgets. */
+  /** With parents, annotations, names, budgets, and the details of runs and their steps. */
   readonly isWhole: boolean;
 }
 
 const columns = ({ isWhole }: InsertShape) =>
   isWhole
-    ? `unnest(${TYPES}, $17::text[], $18::smallint[], $19::text[], $20::text[], $21::text[], $22::bigint[], $23::text[])
-       with ordinality as u (${NAMES}, parent, depth, annotations, name, action, above, ledger, ord)`
+    ? `unnest(${TYPES}, $17::text[], $18::smallint[], $19::text[], $20::text[], $21::text[], $22::bigint[], $23::text[],
+       $24::bigint[], $25::int[], $26::text[], $27::text[], $28::text[], $29::bigint[]) with ordinality
+       as u (${NAMES}, parent, depth, annotations, name, action, above, ledger, run, step, detail, pins, run_data, run_deadline,
+       ord)`
     : `unnest(${TYPES}) with ordinality as u (${NAMES}, ord)`;
 
 /** The rows of the jobs in `new`. A repeat only writes those that do not exist yet; the insert waits for a first try
  *  that is still in progress. */
 function rows({ isRepeat, isWhole }: InsertShape): string {
   const fresh = isRepeat ? "fresh" : "new";
-  const more = isWhole ? ", parent, depth, annotations, name, action" : "";
+  const more = isWhole ? ", parent, depth, annotations, name, action, step" : "";
   return `
   sub as (
     insert into $s.submission (job, id, lane, submitted_at, deadline_at, expire_in, timeout_ms, key, tags, body${more})
@@ -69,13 +75,14 @@ function rows({ isRepeat, isWhole }: InsertShape): string {
   ${isRepeat ? "fresh as materialized (select * from new where no in (select job from sub))," : ""}
   hot as (
     insert into $s.job (no, lane, policy, priority, state, run_at, revision, chapter, attempt, expires_at, check_at${
-      isWhole ? ", budget" : ""
+      isWhole ? ", budget, run" : ""
     })
     select no, lane, policy, priority, state, run_at, 1, 1, 0, expires_at, check_at${
-      isWhole ? ", case when ledger is null then above else no end" : ""
+      isWhole ? ", case when ledger is null then above else no end, run" : ""
     } from ${fresh}
   ),
   ${isWhole ? `ledgers as (insert into $s.budget (job, above, body) select no, above, ledger from ${fresh} where ledger is not null),` : ""}
+  ${isWhole ? runRows(fresh) : ""}
   tagged as (
     insert into $s.tag (tag, job)
     select t.tag, f.no from ${fresh} f cross join lateral json_array_elements_text(f.tags::json) as t (tag)
@@ -85,6 +92,29 @@ function rows({ isRepeat, isWhole }: InsertShape): string {
     insert into $s.event (seq, job, n, at, name, data) select seq, no, 1, submitted_at, 'job.submitted', data from ${fresh}
   )`;
 }
+
+/** Null, which the column refuses, if one of them is not stored. */
+export const pinsOf = (pins: string) => `case when not exists (
+    select from json_each_text(${pins}::json) e where not exists (select from $s.playbook p where p.hash = e.value)
+  ) then ${pins} end`;
+
+/** The details of jobs that are runs, and the message by which they start. */
+const runRows = (fresh: string) => `runs as (
+    insert into $s.run (job, playbook, phase, open, made, state, deadline_at, origin)
+    select f.no, (select p.no from $s.playbook p where p.hash = r.playbook), r.phase, r.open, r.made, r.state, f.run_deadline, r.origin
+    from ${fresh} f cross join lateral json_to_record(f.detail::json)
+      as r (playbook text, phase text, open int, made int, state text, origin text)
+    where f.detail is not null
+  ),
+  run_bodies as (
+    insert into $s.run_data (run, pins, data)
+    select no, ${pinsOf("pins")}, run_data from ${fresh} where detail is not null
+  ),
+  deadlines as (
+    insert into $s.timer (job, n, due_at)
+    select no, 0, run_deadline from ${fresh} where detail is not null and run_deadline is not null
+  ),
+  starts as (insert into $s.inbox (job, kind, at) select no, 'start', submitted_at from ${fresh} where detail is not null),`;
 
 const numbered = (shape: InsertShape) =>
   `select drawn.jobs + ord as no, drawn.events + ord as seq, u.* from drawn cross join ${columns(shape)}`;
@@ -131,6 +161,7 @@ function isWhole(items: readonly InsertItem[]): boolean {
       job.annotations !== null ||
       job.name !== null ||
       job.action !== null ||
+      job.run !== undefined ||
       hasBudget(job.policy),
   );
 }
@@ -172,7 +203,17 @@ function rowValues(items: readonly InsertItem[], { lanes, policies }: NameNumber
     texts(jobs.map((job) => job.action)),
     bigints(items.map(({ above = null }) => above)),
     texts(jobs.map((job) => (hasBudget(job.policy) ? newLedger(job.id, job.policy) : null))),
+    bigints(items.map(({ runNo = null }) => runNo)),
+    ints(items.map(({ step = null }) => step)),
+    texts(jobs.map(({ run }) => (run === undefined ? null : runDetail(run)))),
+    texts(jobs.map(({ run }) => (run === undefined ? null : JSON.stringify(run.pins)))),
+    texts(jobs.map(({ run }) => (run === undefined ? null : run.data))),
+    bigints(jobs.map(({ run }) => run?.deadlineAt ?? null)),
   ];
+}
+
+function runDetail({ playbook, origin, progress: { phase, open, made, state } }: NewRun): string {
+  return JSON.stringify({ playbook, phase, open, made, state: JSON.stringify(state), origin });
 }
 
 function keyValues(items: readonly InsertItem[]): PgValue[] {

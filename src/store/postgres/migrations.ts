@@ -247,4 +247,62 @@ export const MIGRATIONS: readonly string[] = [
   -- No change of tables. Events are written in format 2, which an earlier version does not know; those in format 1 stay, and are
   -- read as format 2 (core/job/event-formats.ts).
   `,
+  `
+  -- Compiled playbooks, each stored once. used_at: when one was last saved, to keep what a run is about to name.
+  create table $s.playbook (
+    no integer generated always as identity primary key,
+    hash text collate "C" not null unique, body text not null, used_at bigint not null
+  ) with (fillfactor = 70, ${SMALL});
+  create table $s.catalog (
+    namespace text collate "C" not null, path text collate "C" not null, version integer not null,
+    playbook integer not null, source text not null, at bigint not null, pushed_by text,
+    primary key (namespace, path, version)
+  );
+  create index catalog_playbook on $s.catalog (playbook);
+  -- The code of steps, once and not in each payload.
+  create table $s.asset (hash text collate "C" primary key, body bytea not null);
+
+  -- Runs, by the number of their job. This row is written anew at each advance, so what is long and rarely changes is beside it.
+  create table $s.run (
+    job bigint primary key, playbook integer not null,
+    phase text not null, open integer not null, made integer not null, state text not null,
+    deadline_at bigint, origin text, result text, failure text
+  ) with (fillfactor = 50, ${BUSY});
+  create index run_playbook on $s.run (playbook);
+  create index run_pruned on $s.run (job) where phase = 'pruned';
+  create table $s.run_data (run bigint primary key, pins text not null, data text not null);
+
+  -- state: the index in STEP_STATES, below 3 it has not ended. tokens: how it was reached, as JSON, null for none. items: the
+  -- list of a loop. result and failure: only of steps without a job. No index names the state: its change stays in the page.
+  create table $s.step (
+    run bigint not null, n integer not null,
+    visit integer not null, item integer not null, try integer not null, state smallint not null,
+    at bigint not null, due bigint, ended_at bigint,
+    node text collate "C" not null, job text collate "C", tokens text, items text, result text, failure text,
+    primary key (run, n)
+  ) with (fillfactor = 80, ${BUSY});
+  -- The node first: with the run first, a plan made for an empty table might find a row by its run alone.
+  create unique index step_place on $s.step (node, run, visit, item, try);
+
+  create table $s.variable (
+    run bigint not null, name text collate "C" not null, value text not null, primary key (run, name)
+  ) with (fillfactor = 70);
+
+  -- What a run must react to. kept: 0 unread, 1 a stored signal, 2 read, kept for its id.
+  create table $s.inbox (
+    no bigint generated always as identity primary key,
+    job bigint not null, at bigint not null, kept smallint not null default 0,
+    kind text not null, name text, id text collate "C", ref text collate "C", body text
+  ) with (${BUSY});
+  create index inbox_unread on $s.inbox (job, no) where kept = 0;
+  create unique index inbox_id on $s.inbox (job, id) where id is not null;
+
+  create table $s.timer (job bigint not null, n integer not null, due_at bigint not null, primary key (job, n))
+    with (fillfactor = 70, ${BUSY});
+  create index timer_due on $s.timer (due_at);
+
+  -- Of a step: the number of its run, which is its parent, and the number of its row in step.
+  alter table $s.job add column run bigint;
+  alter table $s.submission add column step integer;
+  `,
 ];

@@ -31,11 +31,20 @@ export type PostgresReader = ReturnType<typeof reader>;
 
 const OPEN_FAILURE = openFailure("j.chapter");
 
+/** A run has no attempts: its result and its failure are in its row. */
+export const RESULT = `case when j.state <> 3 then null
+    when j.attempt = 0 then (select r.result from $s.run r where r.job = j.no)
+    else (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end`;
+/** Of a job that failed. */
+export const FAILED = `coalesce(
+    (select a.failure from $s.attempt a where a.job = j.no order by a.attempt desc limit 1),
+    (select r.failure from $s.run r where r.job = j.no))`;
+
 /** The columns for `toRows`: a job with its payload, annotations and the result of its winning attempt. */
 export const ROW_COLUMNS = `${JOB_COLUMNS}, b.body, b.annotations,
-  case when j.state = 3 then (select a.result from $s.attempt a where a.job = j.no and a.attempt = j.attempt) end as won, b.name,
+  ${RESULT} as won, b.name,
   case
-    when j.state = 4 then (select a.failure from $s.attempt a where a.job = j.no order by a.attempt desc limit 1)
+    when j.state = 4 then ${FAILED}
     when j.state < 3 and j.attempt > (case j.state when 1 then 1 else 0 end) then
       (select ${OPEN_FAILURE.column} from $s.attempt
        where job = j.no and ${OPEN_FAILURE.where} order by attempt desc limit 1)

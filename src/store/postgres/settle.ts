@@ -99,12 +99,17 @@ function succeedVerb({ db, sql, wrote }: PostgresContext): GroupVerb<SettleMove,
        from unnest($1::bigint[], $2::int[], $3::bigint[], $4::text[], $5::text[]) with ordinality
          as m (no, revision, at, result, report_id, ord)
        where ${STILL}
-       returning j.no, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.result, m.report_id, m.ord
+       returning j.no, j.run, j.revision, j.attempt, j.chapter, j.session, j.started_at, m.at, m.result, m.report_id, m.ord
      ),
      closed as (
        insert into $s.attempt (job, attempt, chapter, session, started_at, ended_at, outcome, result, report_id, after_state)
        select no, attempt, chapter, session, started_at, at, 'completed', result, report_id, ${STATE_CODES.succeeded}
        from done
+     ),
+     -- the run of a step must react to its end
+     sent as (
+       insert into $s.inbox (job, kind, ref, at)
+       select d.run, 'ended', b.id, d.at from done d join $s.submission b on b.job = d.no where d.run is not null
      ),
      ${writeJobEvents("done", "at", "'attempt.succeeded'", `'${before}"attempt":' || attempt || '${after}'`, "ord")}
      select no from done`,
