@@ -4,7 +4,8 @@ import { PerdureError } from "../../core/errors.ts";
 import type { SettleAnswer } from "../../core/worker-protocol.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { SettleItem } from "../plan/settle.ts";
-import type { Store } from "../store.ts";
+import type { AdvanceAnswer, RunStore, Store } from "../store.ts";
+import { type AdvanceItem, advanceVerb } from "./advance.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
 import { postgresBlobs } from "./blobs.ts";
@@ -19,10 +20,12 @@ import { GroupCommit } from "./group.ts";
 import { hasParents, insertChildrenVerb, insertVerb, insertWithin } from "./insert-verbs.ts";
 import { PostgresInterned } from "./interned.ts";
 import { renewVerb, usageVerb, withdrawVerb } from "./leases.ts";
+import { playbookStore } from "./playbooks.ts";
 import { pruneVerb } from "./prune.ts";
 import { queueStore } from "./queues.ts";
 import { reader } from "./read.ts";
 import { hasRunQueues } from "./run-lanes.ts";
+import { runReads } from "./runs.ts";
 import { sessionFacts, sessionStore } from "./sessions.ts";
 import { settingStore } from "./settings.ts";
 import { settler } from "./settle.ts";
@@ -68,6 +71,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
     insertChildren: new GroupCommit(insertChildrenVerb(context), clock),
     locked: new GroupCommit<SettleItem, SettleAnswer>(lockedSettleVerb(context), clock),
     amend: new GroupCommit(amend, clock),
+    advance: new GroupCommit<AdvanceItem, AdvanceAnswer>(advanceVerb(context), clock),
   };
   const within = insertWithin(context, channel);
   const time = sql("time", "select (extract(epoch from clock_timestamp()) * 1000)::bigint");
@@ -130,6 +134,11 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
     log: (id, attempt, after) => call(() => read.log(id, attempt, after)),
     beat: (given) => call(() => beat(given)),
     prune: (query) => call(() => prune(query)),
+    runs: through(call, {
+      ...runReads(context),
+      ...playbookStore(context),
+      advance: (writes, now) => groups.advance.submit(writes.map((write) => ({ write, now }))),
+    } satisfies RunStore),
     children: through(call, childStore(context)),
     events: through(call, eventStore(feed, read.known)),
     sessions: through(call, sessionStore(context)),

@@ -24,10 +24,10 @@ export function runLaneHolder({ sql, interned }: PostgresContext) {
 
   /** Calls `insert` with the lanes stored. Within a transaction it must call `held` around the statement that stores
    *  the jobs; null means that a lane was deleted meanwhile. */
-  async function withLanes(
+  async function withLanes<Answers>(
     items: readonly InsertItem[],
-    insert: () => Promise<InsertAnswer[] | null>,
-  ): Promise<InsertAnswer[]> {
+    insert: () => Promise<Answers | null>,
+  ): Promise<Answers> {
     const lanes = items.map(({ job }) => job).filter(({ queue }) => isRunQueue(queue));
     for (let tries = 0; tries < TRIES; tries++) {
       if (lanes.length > 0) await interned.storeRunLanes(lanes, items[0]?.now ?? 0);
