@@ -9,6 +9,8 @@ import type { PgConnection } from "./connections.ts";
 import type { PostgresContext } from "./context.ts";
 import { LONG, type PgRow } from "./driver.ts";
 import { writeEngineEvents } from "./events.ts";
+import { playbookSweeper } from "./prune-playbooks.ts";
+import { runPruner } from "./prune-runs.ts";
 import { runLanePruner } from "./run-lanes.ts";
 
 // Deletes jobs that ended long enough ago, oldest first, a bounded number at a time. A job with a submit key leaves a
@@ -32,11 +34,12 @@ export function pruneVerb(context: PostgresContext) {
     and exists (select from $s.submission c where c.parent = b.id and c.parent is not null)`;
   // Also kept: jobs between an attempt and a budget that it holds part of.
   const nested = "select from $s.budget l join $s.budget a on a.job = l.above where l.job = j.budget";
-  const kept = `(b.parent is not null and exists (
+  // A step goes with its run: a failed run may be redriven, and needs what its steps have done.
+  const kept = `j.run is not null or (b.parent is not null and exists (
       select from $s.submission pb join $s.job p on p.no = pb.job where pb.id = b.parent and p.state + 0 < 3
     )) or exists (select from $s.cascade c where c.job = j.no) or (${isBetween} and (exists (${above}) or exists (${nested})))`;
   const fields = `select j.no, b.id, j.lane, j.state, j.chapter, b.submitted_at, j.finished_at, b.key, ${kept},
-      b.parent, ${isBetween}
+      b.parent, ${isBetween}, j.attempt
     from $s.job j join $s.submission b on b.job = j.no`;
   // Most jobs have succeeded, so those are scanned by number; the others have an index.
   const succeeded = sql("prune_done", `${fields} where j.state + 0 = $1 and j.no > $2 order by j.no limit $3`);
@@ -98,6 +101,8 @@ export function pruneVerb(context: PostgresContext) {
     ...BY_JOB.map((table) => sql(`prune_${table}`, `delete from $s.${table} where job = any ($1::bigint[])`)),
     sql("prune_job", "delete from $s.job where no = any ($1::bigint[])"),
   ];
+  const runs = runPruner(context, dropJobs);
+  const sweepPlaybooks = playbookSweeper(context);
   const dropRuns = sql("prune_runs", "delete from $s.run_job where id = any ($1::text[])");
   const dropRunLanes = runLanePruner(context);
   const sweepNames = nameSweeper(context);
@@ -157,13 +162,22 @@ export function pruneVerb(context: PostgresContext) {
       ids.push(...removed);
     }
     await db.write(dropStubs, [now], { repeat: true });
+    const steps = await runs.prune(Math.max(1, limit - ids.length));
+    ids.push(...steps.ids);
     for (const each of upkeep) await db.write(each, [sessionsEndedBefore], { repeat: true });
     await db.write(dropSessions, [], { repeat: true });
     await dropRunLanes(limit);
     // Names are unused only after all jobs that had them are deleted.
-    const more = round.end() || (await sweepNames(query.namesUnusedBefore));
+    const isPart = round.end() || steps.more;
+    const more =
+      isPart || (await sweepNames(query.namesUnusedBefore)) || (await sweepPlaybooks(query.namesUnusedBefore));
     if (!more) await interned.dropLanes();
     return { jobs: ids.length, ids, more };
+  }
+
+  async function dropJobs({ ask }: PgConnection, numbers: readonly number[], ids: readonly string[]): Promise<void> {
+    for (const each of deletes) await ask(each, [bigints(numbers)]);
+    await ask(dropRuns, [texts(ids)]);
   }
 
   async function remove(
@@ -196,9 +210,18 @@ export function pruneVerb(context: PostgresContext) {
         ]);
       }
     }
-    const chosen = bigints([...mine]);
-    for (const each of deletes) await connection.ask(each, [chosen]);
-    await connection.ask(dropRuns, [idsOf(rows)]);
+    const unstarted = rows.filter((row) => row[11] === 0); // a run has no attempts
+    if (unstarted.length > 0) {
+      await runs.forget(
+        connection,
+        unstarted.map((row) => row[0] as number),
+      );
+    }
+    await dropJobs(
+      connection,
+      [...mine],
+      rows.map((row) => row[1] as string),
+    );
     if (by !== undefined) {
       await connection.ask(record, [now, JOBS_PRUNED, JSON.stringify(jobsPruned(by, state, rows.length))]);
     }
