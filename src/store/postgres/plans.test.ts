@@ -22,6 +22,7 @@ import {
   usageOf,
   waiting,
 } from "../conformance/kit.ts";
+import { DEFINITION, RunBench } from "../conformance/run-kit.ts";
 import type { JobFilter } from "../store.ts";
 import { PgConnections } from "./connections.ts";
 import { openPostgres } from "./open.ts";
@@ -40,6 +41,7 @@ const LARGE = [
   "blob",
   "blob_chunk",
   "blocked",
+  ...["run", "run_data", "step", "variable", "inbox", "timer"],
 ];
 
 const { url, schema } = newSchema("plans");
@@ -130,6 +132,7 @@ async function useEverything(): Promise<void> {
   await bench.endSession(drained, T0 + 5);
   await bench.store.settings.setIfAbsent("a", "b");
   await useFamily();
+  await useRuns();
   await useResources();
   await useBlobs((bench.store.blobs as NonNullable<typeof bench.store.blobs>)(), id);
 }
@@ -162,6 +165,38 @@ async function useFamily(): Promise<void> {
   const late = T0 + 1_000;
   const endedBefore = { succeeded: late, failed: late, cancelled: late };
   await bench.store.prune({ now: late, endedBefore, keyWindowMs: 1, sessionsEndedBefore: 0, limit: 100 });
+}
+
+async function useRuns(): Promise<void> {
+  const run = new RunBench(bench);
+  const { runs } = run;
+  const { id } = await run.started(
+    [{}, { node: "b", state: "looping", items: "[1]", job: null }, { item: 0, node: "b" }],
+    {
+      of: { deadlineAt: T0 + DAY },
+    },
+  );
+  const session = await bench.open({ leaseMs: DAY });
+  for (const job of await bench.claim(session, 100, T0 + DAY)) await bench.report(job, done(), T0 + DAY);
+  await runs.due({ now: T0 + DAY, limit: 10 });
+  await run.load(id, T0 + DAY);
+  await run.advance(id, { timers: { set: [{ n: 2, dueAt: T0 + DAY }] } }, T0 + DAY);
+  await run.load(id, T0 + DAY);
+  await runs.outputs(id, [1]);
+  await runs.items(id, 2, 100);
+  await runs.list(id, 2);
+  await runs.variables(id);
+  await runs.steps({ run: id, after: 0, limit: 10 });
+  await runs.openJobs(id, 10);
+  await runs.savePlaybooks([{ hash: "unused", body: '"aa"' }], [{ hash: "aa", body: Buffer.from("x") }], T0);
+  await runs.asset("aa");
+  await runs.push({ namespace: "default", path: "p", playbook: DEFINITION, source: "", at: T0, by: null });
+  await runs.catalog({ namespace: "default", after: null, limit: 10 });
+  await runs.versions("default", "p");
+  await runs.remove("default", "p", 1);
+  await run.advance(id, { end: [{ n: 1 }, { n: 2 }, { n: 3 }], finish: { state: "succeeded" } }, T0 + DAY);
+  const query = { now: T0 + DAY, endedBefore: { succeeded: T0 + 2 * DAY }, keyWindowMs: 1, sessionsEndedBefore: 0 };
+  while ((await bench.store.prune({ ...query, limit: 10, namesUnusedBefore: T0 + DAY })).more);
 }
 
 async function useResources(): Promise<void> {
@@ -288,6 +323,27 @@ describe("plans", () => {
       expect(lines.filter((line) => line.includes("job_running"))).toEqual([]);
       expect(lines.some((line) => line.includes("Index Scan using job_no_key on job"))).toBe(true);
     }
+  });
+
+  test("of runs find what is due and what they read by index", () => {
+    const uses = (name: string, index: string) => {
+      const lines = plans.get(`perdure_${name}`) as string[];
+      expect(lines.filter((line) => line.includes(index))).not.toEqual([]);
+    };
+    uses("runs_due", "Index Scan using inbox_pkey on inbox");
+    uses("runs_due", "timer_due on timer");
+    uses("run_unread", "Index Scan using inbox_unread on inbox");
+    uses("run_unread", "Index Scan using timer_pkey on timer");
+    for (const name of ["run_ended", "run_steps_by_n", "advance"]) {
+      const lines = plans.get(`perdure_${name}`) as string[];
+      const scan = lines.findIndex((line) => line.includes("Index Scan using step_pkey on step"));
+      expect([name, lines[scan + 1]]).toEqual([name, expect.stringMatching(/Index Cond: .*run = .*n = /)]);
+    }
+    uses("run_loops", "Index Scan Backward using step_place on step");
+    uses("advance", "Index Scan using inbox_pkey on inbox");
+    uses("advance", "Index Scan using run_pkey on run");
+    uses("prune_run_next", "run_pruned on run");
+    expect([...plans.keys()]).toContain("perdure_sweep_drop_playbooks");
   });
 
   test("of last failures read one attempt of each job", () => {
