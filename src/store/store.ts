@@ -35,7 +35,7 @@ export type * from "./port/upkeep.ts";
 
 export interface Store extends JobStore, AttemptStore, UpkeepStore {
   readonly children: ChildStore;
-  readonly runs?: RunStore;
+  readonly runs: RunStore;
   readonly events: EventStore;
   readonly sessions: SessionStore;
   readonly queues: QueueStore;
