@@ -168,8 +168,8 @@ export function runTests(bench: Bench): void {
 
   test("timers are due in their order, once, and none of a run that has ended", async () => {
     const { id } = await run.started([{ job: null, state: "waiting", due: T0 + MINUTE }]);
-    const other = await run.submit({ of: { deadlineAt: T0 + 2 * MINUTE } });
-    await run.advance(other, { start: [{}] });
+    const other = await run.submit();
+    await run.advance(other, { start: [{}], timers: { set: [{ n: 0, dueAt: T0 + 2 * MINUTE }] } });
     const first = await run.load(other, T0 + DAY);
     expect(first).toMatchObject({ messages: [], timers: [{ n: 0, dueAt: T0 + 2 * MINUTE }] });
     const start = {
@@ -198,11 +198,15 @@ export function runTests(bench: Bench): void {
 
   test("messages come before timers that are due later, the longest due first", async () => {
     const a = await run.submit({ at: T0 });
-    const b = await run.submit({ at: T0, of: { deadlineAt: T0 + SECOND } });
-    await run.advance(b, { start: [{}], timers: { drop: [] } });
+    const b = await run.submit({ at: T0 });
+    await run.advance(b, { start: [{}], timers: { set: [{ n: 0, dueAt: T0 + SECOND }] } });
     const c = await run.submit({ at: T0 + MINUTE });
     expect(await run.due(T0 + DAY)).toEqual([a, b, c]);
     expect(await run.due(T0 + DAY, 2)).toEqual([a, b]);
+    // Messages that were written just now are left to the engine that wrote them; timers are not.
+    const query = { now: T0 + DAY, limit: 9, writtenBefore: T0 + MINUTE };
+    expect((await run.runs.due(query)).runs).toEqual([a, b]);
+    expect((await run.runs.due({ ...query, writtenBefore: T0 })).runs).toEqual([b]);
   });
 
   test("the result and the failure of a run are its own", async () => {
@@ -316,6 +320,7 @@ export function runTests(bench: Bench): void {
     expect(await run.runs.steps({ run: "job_nobody", after: 0, limit: 9 })).toEqual([]);
     expect(await run.runs.openJobs(id, 9)).toEqual(jobs);
     expect(await run.runs.openJobs(id, 2)).toEqual(jobs.slice(0, 2));
+    expect(await run.runs.openJobs(id, 9, 4)).toEqual(jobs.slice(0, 3));
     await bench.amend(jobs[0] as string, { kind: "cancel" });
     expect(await run.runs.openJobs(id, 9)).toEqual(jobs.slice(1));
     const job = await bench.take(await bench.open());

@@ -10,10 +10,7 @@ import type { NewJob } from "./jobs.ts";
 
 export interface RunStore {
   /** Runs with unread messages or due timers, the longest due first; and when the next timer is due. */
-  due(query: {
-    readonly now: number;
-    readonly limit: number;
-  }): Promise<{ readonly runs: string[]; readonly nextAt: number | null }>;
+  due(query: DueRunsQuery): Promise<DueRuns>;
   /** Null for an id that is not a run, or of which nothing is unread or due. */
   load(ids: readonly string[], now: number): Promise<(LoadedRun | null)[]>;
   /** Each is written as a whole, or not at all. */
@@ -31,8 +28,8 @@ export interface RunStore {
   row(id: string): Promise<RunRow | null>;
   /** A page of steps in the order of `n`. */
   steps(query: StepsQuery): Promise<StepRow[]>;
-  /** Jobs of open steps for which no cancel was requested, oldest first. */
-  openJobs(run: string, limit: number): Promise<string[]>;
+  /** Jobs of open steps for which no cancel was requested, oldest first. `upTo`: of rows up to this one. */
+  openJobs(run: string, limit: number, upTo?: number): Promise<string[]>;
 
   /** Stores definitions and the assets they name; those that exist already are kept. */
   savePlaybooks(bodies: readonly PlaybookBody[], assets: readonly Asset[], now: number): Promise<void>;
@@ -53,6 +50,18 @@ export interface RunStore {
   versions(namespace: string, path: string): Promise<CatalogEntry[]>;
   /** All versions without one. Runs keep what they are pinned to. Returns how many were deleted. */
   remove(namespace: string, path: string, version: number | null): Promise<number>;
+}
+
+export interface DueRunsQuery {
+  readonly now: number;
+  readonly limit: number;
+  /** Messages that were written at this instant or later do not count: the engine that wrote them may be reading them. */
+  readonly writtenBefore?: number;
+}
+
+export interface DueRuns {
+  readonly runs: string[];
+  readonly nextAt: number | null;
 }
 
 export interface AdvanceWrite {

@@ -3,15 +3,13 @@ import type { FailReason } from "../../core/job/job.ts";
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import type { DueTimer, LoadedRun, RunMessage, RunMessageKind, StepEnd, StepRow } from "../../core/run/run.ts";
 import { MESSAGES, STEP_COLUMN_NAMES, toStep } from "../run-row.ts";
+import type { DueRuns, DueRunsQuery } from "../store.ts";
 import { parseOrNull, toFacts, toFailure } from "../stored-job.ts";
 import type { SqliteContext } from "./context.ts";
 import type { SqliteReader } from "./read.ts";
 import type { SqliteRunReader } from "./run-reader.ts";
 
-type DueQuery = { readonly now: number; readonly limit: number };
-type DueRuns = { readonly runs: string[]; readonly nextAt: number | null };
-
-export function dueReader({ db }: SqliteContext): (query: DueQuery) => DueRuns {
+export function dueReader({ db }: SqliteContext): (query: DueRunsQuery) => DueRuns {
   // Oldest first. A run with thousands of messages is passed over row by row, which costs a tenth of reading them.
   const unread = db.prepare("select job, at from inbox where kept = 0 order by no");
   const timers = db.prepare("select job, due_at from timer indexed by timer_due where due_at <= ? order by due_at");
@@ -19,11 +17,11 @@ export function dueReader({ db }: SqliteContext): (query: DueQuery) => DueRuns {
   const idOf = db.prepare("select id from job where no = ?");
   for (const statement of [unread, timers, next, idOf]) statement.setReturnArrays(true);
 
-  return ({ now, limit }) => {
+  return ({ now, limit, writtenBefore = Number.POSITIVE_INFINITY }) => {
     const since = new Map<number, number>();
     for (const row of unread.iterate()) {
       const [job, at] = row as [number, number];
-      if (!since.has(job)) since.set(job, at);
+      if (at < writtenBefore && !since.has(job)) since.set(job, at);
       if (since.size >= limit) break;
     }
     const ofTimers = new Set<number>();

@@ -180,7 +180,6 @@ function runWriter({ db, interned, events }: Pick<SqliteContext, "db" | "interne
     `insert into run (job, playbook, phase, open, made, state, deadline_at, origin) values (?, ?, ?, ?, ?, ?, ?, ?)`,
   );
   const addData = db.prepare("insert into run_data (run, pins, data) values (?, ?, ?)");
-  const addTimer = db.prepare("insert into timer (job, n, due_at) values (?, 0, ?)");
 
   return {
     /** Null: its definition is stored. The use of those that it is pinned to is noted. */
@@ -193,7 +192,6 @@ function runWriter({ db, interned, events }: Pick<SqliteContext, "db" | "interne
       const definition = interned.playbookNo(playbook, now);
       addRow.run(no, definition, phase, open, made, JSON.stringify(state), deadlineAt, origin);
       addData.run(no, JSON.stringify(pins), data);
-      if (deadlineAt !== null) addTimer.run(no, deadlineAt);
       events.send(no, "start", now, null, null);
     },
   };

@@ -58,7 +58,7 @@ export function stepReader({ db }: SqliteContext) {
   const list = db.prepare("select items from step where run = ? and n = ?");
   const open = db.prepare(
     `select j.id from step s indexed by step_open cross join job j on j.id = s.job and j.run = s.run
-     where s.run = ? and s.state < 3 and j.state < 3 and j.cancel_requested_at is null order by s.n limit ?`,
+     where s.run = ? and s.n <= ? and s.state < 3 and j.state < 3 and j.cancel_requested_at is null order by s.n limit ?`,
   );
   for (const statement of [outputs, items]) statement.setReturnArrays(true);
 
@@ -119,9 +119,9 @@ export function stepReader({ db }: SqliteContext) {
       const no = number(run);
       return no === null ? null : ((list.get(no, loop) as { items: string | null } | undefined)?.items ?? null);
     },
-    openJobs(run: string, limit: number): string[] {
+    openJobs(run: string, limit: number, upTo = Number.MAX_SAFE_INTEGER): string[] {
       const no = number(run);
-      return no === null ? [] : (open.all(no, limit) as { id: string }[]).map(({ id }) => id);
+      return no === null ? [] : (open.all(no, upTo, limit) as { id: string }[]).map(({ id }) => id);
     },
   };
 }

@@ -32,7 +32,7 @@ export function runStore(context: SqliteContext, read: SqliteReader, calls: Sqli
         return job === null ? null : runs.ofJob(job);
       }),
     steps: (query) => calls.answer(() => steps.page(query)),
-    openJobs: (run, limit) => calls.answer(() => steps.openJobs(run, limit)),
+    openJobs: (run, limit, upTo) => calls.answer(() => steps.openJobs(run, limit, upTo)),
     ...catalogStore(context, calls),
   };
 }
