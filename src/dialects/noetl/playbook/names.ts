@@ -1,0 +1,26 @@
+/** Names of NoETL's templates that stand for other names here. */
+
+/** In every playbook. */
+export const NOETL_ALIASES: Readonly<Record<string, string>> = {
+  vars: "ctx",
+  args: "data",
+  input: "data",
+  input_data: "data",
+  job: "run",
+  "job.uuid": "run.id",
+  "job.id": "run.id",
+  execution: "run",
+  "execution.id": "run.id",
+  loop_index: "loop.index",
+  _loop: "loop",
+  "iter._index": "loop.index",
+  "iter.index": "loop.index",
+  response: "result",
+  "response.status": "status_code",
+  "response.status_code": "status_code",
+  outcome: "result",
+  "outcome.result": "result",
+  "outcome.error": "error",
+  output: "result",
+  this: "result",
+};
