@@ -1,6 +1,7 @@
 /** The interface of a dialect: it reads the documents of one source system into jobs, and shows a job in that system's
  *  format. Pure: the caller reads files and stores jobs. Nothing outside this folder knows these formats. */
 
+import type { RunInfo, StepInfo } from "../core/api/runs.ts";
 import type { RetryRecord } from "../core/explain/decision-text.ts";
 import type { JobEvent } from "../core/job/event.ts";
 import type { AttemptRow, JobInfo } from "../core/job/views.ts";
@@ -65,9 +66,31 @@ export interface ViewParts {
   readonly workerName: (session: string) => string | null;
   /** Children, for views that show them; if absent, the view has none. */
   readonly children?: ViewChildren;
+  /** Of a job that is a run: the run with its steps. */
+  readonly run?: RunView;
   /** The time of the request. Without it the time of the last event is used, and some waits then look longer than they
    *  are. */
   readonly now?: number;
+}
+
+/** A run with its steps, for views of its events.
+ *  @example
+ *  const shown = (view: RunView) => view.steps.map(({ step }) => step.step); */
+export interface RunView {
+  readonly run: RunInfo;
+  /** Of the run's own job. */
+  readonly events: readonly JobEvent[];
+  readonly steps: readonly RunViewStep[];
+  /** Only the events of the steps of this name. */
+  readonly only?: string;
+}
+
+/** A step of a run, with its job if it has one.
+ *  @example
+ *  const jobs = (view: RunView) => view.steps.filter(({ parts }: RunViewStep) => parts !== null); */
+export interface RunViewStep {
+  readonly step: StepInfo;
+  readonly parts: ViewParts | null;
 }
 
 /** Children of a job, as many as a view shows.

@@ -1,12 +1,13 @@
 /** Reads a job with its attempts, events and children for a view, with limits. Works on a server and on a local database. */
 
 import type { JobHandle } from "../core/api/jobs.ts";
+import type { RunInfo, StepInfo, StepsPage } from "../core/api/runs.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { JobEvent } from "../core/job/event.ts";
 import type { JobState } from "../core/job/job.ts";
 import { attemptsAtSnapshot, eventsAtSnapshot } from "../core/job/snapshot.ts";
 import type { AttemptRow, JobInfo } from "../core/job/views.ts";
-import type { ViewChildren, ViewParts } from "./dialect.ts";
+import type { RunView, ViewChildren, ViewParts } from "./dialect.ts";
 
 // The job may change while it is read; the view shows it as it was when reading began.
 
@@ -50,6 +51,42 @@ async function eventsOf(handle: Pick<JobHandle<unknown>, "events">): Promise<Job
   // All events here belong to this job.
   for await (const event of handle.events()) events.push(event as JobEvent);
   return events;
+}
+
+// Runs: the events of a run are between those of its steps' jobs, so all of them are read.
+
+/** The steps that the view of a run shows. */
+export const VIEWED_STEPS = 1_000;
+
+/** Where the parts of a run are read: on a server, or in this process. */
+export interface RunReader {
+  readonly run: () => Promise<RunInfo>;
+  readonly events: () => Promise<readonly JobEvent[]>;
+  readonly steps: (page: StepsPage) => Promise<readonly StepInfo[]>;
+  readonly job: (id: string) => Promise<ViewParts>;
+}
+
+export async function readRunView(read: RunReader, only?: string): Promise<RunView> {
+  const run = await read.run();
+  const events = await read.events();
+  const found: StepInfo[] = [];
+  const which = only === undefined ? {} : { step: only };
+  for (let after = 0; ; ) {
+    const page = await read.steps({ ...which, after, limit: VIEWED_STEPS });
+    found.push(...page);
+    if (found.length > VIEWED_STEPS) throw tooManySteps(run);
+    const last = page.at(-1);
+    if (last === undefined || page.length < VIEWED_STEPS) break;
+    after = last.n;
+  }
+  const steps: RunView["steps"][number][] = [];
+  for (const step of found) steps.push({ step, parts: step.job === null ? null : await read.job(step.job) });
+  return { run, events, steps, ...(only === undefined ? {} : { only }) };
+}
+
+function tooManySteps({ id, madeSteps }: RunInfo): PerdureError {
+  const message = `view: ${id} has ${madeSteps} steps, and a view shows up to ${VIEWED_STEPS}; show one step with --step, or read steps and events in pages`;
+  return new PerdureError("invalid_request", message, { path: "view" });
 }
 
 // Children are limited: a job may have ten thousand, and each may be large.

@@ -1,9 +1,10 @@
 /** The NoETL dialect: recognises tasks and playbooks, and turns them into jobs. */
 import { asList, asObject, asOneOf, asText, fieldPath, isPlain } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
-import type { Dialect, ReadContext, Reading } from "../dialect.ts";
-import { noetlEvents } from "./events.ts";
+import type { Dialect, ReadContext, Reading, ViewParts } from "../dialect.ts";
+import { type NoetlEvent, noetlEvents } from "./events.ts";
 import { STEP } from "./node.ts";
+import { noetlRunEvents } from "./run-events.ts";
 import { readNoetlTask } from "./task.ts";
 import { noetlQueueRow, noetlTimeline } from "./view.ts";
 
@@ -117,9 +118,13 @@ export const noetl: Dialect = {
   isSource: ({ annotations }) => annotations?.[STEP] !== undefined,
   read,
   view: noetlQueueRow,
-  events: noetlEvents,
-  eventTable: (parts) => noetlTimeline(noetlEvents(parts)),
+  events: eventsOf,
+  eventTable: (parts) => noetlTimeline(eventsOf(parts)),
 };
+
+function eventsOf(parts: ViewParts): readonly NoetlEvent[] {
+  return parts.run === undefined ? noetlEvents(parts) : noetlRunEvents(parts.run);
+}
 
 function recognises(document: unknown): boolean {
   if (!isPlain(document)) return false;

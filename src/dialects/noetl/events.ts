@@ -40,15 +40,21 @@ interface NoetlHistory {
 }
 
 export function noetlEvents(parts: ViewParts): NoetlEvent[] {
+  return noetlEventGroups(parts).flatMap(({ rows }) => rows);
+}
+
+/** The rows of each stored event, with its number. */
+export function noetlEventGroups(parts: ViewParts): { readonly seq: number; readonly rows: readonly NoetlEvent[] }[] {
   const { job, events } = parts;
   const story: NoetlHistory = { parts, maxAttempts: job.policy.maxAttempts, isRetried: retryOf(job) !== null };
   const node = nodeOf(job);
-  return counted(events).flatMap((each) => {
+  return counted(events).map((each) => {
     const timestamp = new Date(each.event.at).toISOString();
-    return partsOf(each, story).map(({ event_type, status, context, result, error }) => ({
+    const rows = partsOf(each, story).map(({ event_type, status, context, result, error }) => ({
       ...{ execution_id: job.id, event_type, status, ...node, context },
       ...{ result: result ?? null, error: error ?? null, timestamp },
     }));
+    return { seq: each.event.seq, rows };
   });
 }
 
