@@ -99,7 +99,8 @@ export function inlinePlaybook(
     description: null,
     labels: {},
     inputs: null,
-    workload: {},
+    // Replaced by what is passed in: its names exist.
+    workload: Object.fromEntries(Object.keys(outer).map((key) => [key, null])),
     timeoutMs: null,
     maxSteps: PLAYBOOK_LIMITS.maxSteps,
     parallel: PLAYBOOK_LIMITS.parallel,

@@ -10,7 +10,7 @@ import {
   type PlaybookArc,
   type PlaybookStep,
 } from "../../../core/playbook/playbook.ts";
-import type { ReadPlaybook, SourcePath } from "../../../core/playbook/problem.ts";
+import type { PlaybookProblem, ReadPlaybook, SourcePath } from "../../../core/playbook/problem.ts";
 import { resolvePolicy } from "../../../core/policy/resolve-policy.ts";
 import { Draft, type DraftContext, from, type Raw } from "./draft.ts";
 import { NOETL_ALIASES } from "./names.ts";
@@ -60,10 +60,22 @@ function runsSomething({ type, tool }: Raw): boolean {
 export function readNoetlPlaybook(document: unknown, context: DraftContext): ReadPlaybook {
   const draft = new Draft(context);
   const playbook = compiled(draft, document);
-  const checked = playbook === null ? [] : checkPlaybook(playbook, draft.sources, { unknownNames: "warning" });
+  const checked = playbook === null ? [] : checkedParts(draft, playbook);
   const problems = [...draft.problems, ...checked];
   const isBad = problems.some(({ severity }) => severity === "error");
   return { playbook: isBad ? null : playbook, assets: draft.assets, problems, notes: draft.notes };
+}
+
+const CHECKS = { unknownNames: "warning", reservedNames: "warning" } as const;
+
+/** The playbook, and those within its steps, whose problems are at the step. */
+function checkedParts(draft: Draft, playbook: Playbook): PlaybookProblem[] {
+  const within = playbook.steps.flatMap(({ action }, i) => {
+    if (action?.type !== "playbook" || action.inline === null) return [];
+    const path = draft.sources.get(`steps[${i}].action`) ?? [];
+    return checkPlaybook(action.inline, new Map(), CHECKS).map((problem) => ({ ...problem, path, offset: null }));
+  });
+  return [...checkPlaybook(playbook, draft.sources, CHECKS), ...within];
 }
 
 function compiled(draft: Draft, document: unknown): Playbook | null {
