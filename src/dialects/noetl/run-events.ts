@@ -48,7 +48,7 @@ function stepEvents(view: RunView, name: string): NoetlEvent[] {
   return rows.sort((a, b) => a.seq - b.seq).map(({ row }) => row);
 }
 
-/** The run itself ends once, and an item is no step of its own. */
+/** The run itself ends once, and an item is not a step of its own. */
 function isOfStep({ event_type }: NoetlEvent, { step }: RunViewStep): boolean {
   if (event_type.startsWith("execution_")) return false;
   return step.item === null || (event_type !== "step_completed" && event_type !== "step_failed_terminal");

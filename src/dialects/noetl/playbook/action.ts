@@ -21,9 +21,9 @@ export const REFUSED_FIELDS: Readonly<Record<string, Refusal>> = {
     "credential",
     "credentials are not in playbooks; use `auth: NAME` of a postgres step, or `env` of the worker",
   ],
-  secret: ["keyword_refused", "secrets in playbooks are not supported yet; give them to the worker's environment"],
+  secret: ["keyword_refused", "secrets in playbooks are not supported yet; put them into the worker's environment"],
   script_uri: ["keyword_refused", "code from an address is not supported; write it into `code`"],
-  keychain: ["keyword_refused", "keychain is not supported; give secrets to the worker's environment"],
+  keychain: ["keyword_refused", "keychain is not supported; put secrets into the worker's environment"],
   stream: ["keyword_refused", "stream is not supported"],
   table: ["save_storage", "tables are written by a postgres step with `command: insert …`"],
   ...Object.fromEntries(

@@ -1,4 +1,4 @@
-/** Names of NoETL's templates that stand for other names here. */
+/** Names of NoETL's templates that mean other names here. */
 
 /** In every playbook. */
 export const NOETL_ALIASES: Readonly<Record<string, string>> = {

@@ -4,7 +4,8 @@ import { describe, expect, it } from "vitest";
 import type { Playbook, StepAction } from "../../../core/playbook/playbook.ts";
 import type { ReadPlaybook } from "../../../core/playbook/problem.ts";
 import { readYaml } from "../../../yaml/read.ts";
-import { isNoetlPlaybook, readNoetlPlaybook } from "./read.ts";
+import { isPlaybookDocument, readAnyPlaybook } from "../../playbooks.ts";
+import { isNoetlPlaybook } from "./read.ts";
 
 const context = {
   sha256: (text: string) => createHash("sha256").update(text).digest("hex"),
@@ -13,7 +14,7 @@ const context = {
 const HEAD = "apiVersion: noetl.io/v1\nkind: Playbook\nmetadata: { name: demo, path: tests/demo }\n";
 
 function read(text: string, head = HEAD): ReadPlaybook {
-  return readNoetlPlaybook(readYaml(head + text, "test.yaml").value, context);
+  return readAnyPlaybook(readYaml(head + text, "test.yaml").value, context);
 }
 
 function good(text: string, head = HEAD): Playbook {
@@ -362,5 +363,6 @@ it("recognises whole playbooks, and leaves single tasks and excerpts to the read
   expect(isNoetlPlaybook({ workflow: [task, { ...task, step: "b" }] })).toBe(true);
   expect(isNoetlPlaybook({ workflow: [{ step: "start" }, task, { step: "end" }] })).toBe(false);
   expect(isNoetlPlaybook(task)).toBe(false);
-  expect(isNoetlPlaybook({ apiVersion: "perdure/v1", kind: "Playbook", workflow: [task] })).toBe(false);
+  const own = { apiVersion: "perdure/v1", kind: "Playbook", workflow: [task] };
+  expect([isNoetlPlaybook(own), isPlaybookDocument(own)]).toEqual([false, true]);
 });

@@ -15,7 +15,7 @@ import { resolvePolicy } from "../../../core/policy/resolve-policy.ts";
 import { Draft, type DraftContext, from, type Raw } from "./draft.ts";
 import { NOETL_ALIASES } from "./names.ts";
 import { type NamedStep, readStep } from "./step.ts";
-import type { WorkbookTool } from "./tool.ts";
+import type { NoetlWorkbookTool } from "./tool.ts";
 
 const FIELDS = [
   "apiVersion",
@@ -35,9 +35,9 @@ const FIELDS = [
 const REFUSED = {
   keychain: [
     "keyword_refused",
-    "keychain is not supported; give secrets to the worker's environment, and databases with --connection",
+    "keychain is not supported; put secrets into the worker's environment, and databases with --connection",
   ],
-  secrets: ["keyword_refused", "secrets in playbooks are not supported yet; give them to the worker's environment"],
+  secrets: ["keyword_refused", "secrets in playbooks are not supported yet; put them into the worker's environment"],
   vars: ["keyword_refused", "vars of the whole playbook are not supported; write them into workload"],
   finally: ["keyword_refused", "finally is a field of playbooks with apiVersion: perdure/v1"],
 } as const;
@@ -165,8 +165,8 @@ function readSteps(draft: Draft, fields: Raw): NamedStep[] {
   return found;
 }
 
-function readWorkbook(draft: Draft, value: unknown): ReadonlyMap<string, WorkbookTool> {
-  const tools = new Map<string, WorkbookTool>();
+function readWorkbook(draft: Draft, value: unknown): ReadonlyMap<string, NoetlWorkbookTool> {
+  const tools = new Map<string, NoetlWorkbookTool>();
   for (const [i, one] of (value === undefined || value === null
     ? []
     : draft.list(value, ["workbook"], PLAYBOOK_LIMITS.steps)
@@ -181,13 +181,13 @@ function readWorkbook(draft: Draft, value: unknown): ReadonlyMap<string, Workboo
   return tools;
 }
 
-interface Executor {
+interface NoetlExecutor {
   readonly entry: { readonly name: string; readonly path: SourcePath } | null;
   readonly mustTakeArc: boolean;
 }
 
-function readExecutor(draft: Draft, value: unknown): Executor {
-  const none: Executor = { entry: null, mustTakeArc: false };
+function readExecutor(draft: Draft, value: unknown): NoetlExecutor {
+  const none: NoetlExecutor = { entry: null, mustTakeArc: false };
   if (value === undefined || value === null) return none;
   const fields = draft.object(value, ["executor"]);
   if (fields === null) return none;
@@ -237,7 +237,7 @@ function endStep(): PlaybookStep {
   };
 }
 
-function entryOf(draft: Draft, steps: readonly PlaybookStep[], wanted: Executor["entry"]): number {
+function entryOf(draft: Draft, steps: readonly PlaybookStep[], wanted: NoetlExecutor["entry"]): number {
   const named = wanted?.name ?? "start";
   const found = steps.findIndex(({ name }) => name === named);
   if (found >= 0) return found;

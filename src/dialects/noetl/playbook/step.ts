@@ -11,7 +11,7 @@ import { LOOP_FIELDS, LOOP_REFUSED, loopOf, readLoop } from "./loop.ts";
 import { inlinePlaybook } from "./pipeline.ts";
 
 import { type RetryParts, readAdmit, readRetry } from "./policy.ts";
-import { type Body, bodyOf, fromWorkbook, pipelineTasks, toolBody, type WorkbookTool } from "./tool.ts";
+import { bodyOf, fromWorkbook, type NoetlWorkbookTool, pipelineTasks, type ToolBody, toolBody } from "./tool.ts";
 import { both, negated, readWhen } from "./when.ts";
 
 /** A step whose arcs still have names. */
@@ -48,7 +48,7 @@ export function readStep(
   value: unknown,
   index: number,
   path: SourcePath,
-  workbook: ReadonlyMap<string, WorkbookTool>,
+  workbook: ReadonlyMap<string, NoetlWorkbookTool>,
 ): NamedStep | null {
   const fields = draft.object(value, path, "a step, as in { step: NAME, type: http, … }");
   if (fields === null) return null;
@@ -145,7 +145,12 @@ interface ReadBody {
   readonly assert: unknown;
 }
 
-function bodyAction(draft: Draft, step: string, body: Body, workbook: ReadonlyMap<string, WorkbookTool>): ReadBody {
+function bodyAction(
+  draft: Draft,
+  step: string,
+  body: ToolBody,
+  workbook: ReadonlyMap<string, NoetlWorkbookTool>,
+): ReadBody {
   const { tool, path } = body;
   if (body.pipeline !== null) {
     const tasks = pipelineTasks(draft, body.pipeline, path);
@@ -185,7 +190,7 @@ function readTask(
   draft: Draft,
   fields: Raw,
   path: SourcePath,
-  workbook: ReadonlyMap<string, WorkbookTool>,
+  workbook: ReadonlyMap<string, NoetlWorkbookTool>,
 ): Omit<PlaybookStep, "arcs" | "name"> | null {
   const done = bodyAction(draft, "", toolBody(draft, fields, path), workbook);
   if (done.action === null) return null;

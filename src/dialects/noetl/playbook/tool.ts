@@ -6,7 +6,7 @@ import { ACTION_FIELDS, type NamedTool, REFUSED_FIELDS } from "./action.ts";
 import type { Draft, Raw } from "./draft.ts";
 import type { PipelineTask } from "./pipeline.ts";
 
-export interface WorkbookTool {
+export interface NoetlWorkbookTool {
   readonly fields: Raw;
   readonly path: SourcePath;
 }
@@ -43,7 +43,7 @@ const NOT_INHERITED: ReadonlySet<string> = new Set([
 ]);
 
 /** The tool of a step with its fields: in the step itself, in `tool`, or in the `task` of an iterator. */
-export interface Body {
+export interface ToolBody {
   readonly tool: NamedTool | null;
   readonly fields: Raw;
   readonly path: SourcePath;
@@ -51,7 +51,7 @@ export interface Body {
   readonly pipeline: readonly unknown[] | null;
 }
 
-export function bodyOf(draft: Draft, fields: Raw, path: SourcePath, isIterator: boolean): Body {
+export function bodyOf(draft: Draft, fields: Raw, path: SourcePath, isIterator: boolean): ToolBody {
   if (isIterator) {
     const task = fields.task ?? fields.run;
     const inner = draft.object(task, [...path, "task"], "the tool of each item, as in { tool: http, … }");
@@ -81,7 +81,7 @@ function mergedFields(outer: Raw, inner: Raw): Raw {
   return merged;
 }
 
-export function toolBody(draft: Draft, fields: Raw, path: SourcePath): Body {
+export function toolBody(draft: Draft, fields: Raw, path: SourcePath): ToolBody {
   const given = draft.one(fields, path, ["kind", "tool", "type"]);
   draft.known(fields, path, [...TOOL_FIELDS, "tool"], REFUSED_FIELDS);
   if (given === null) {
@@ -93,7 +93,7 @@ export function toolBody(draft: Draft, fields: Raw, path: SourcePath): Body {
 }
 
 /** A pipeline of one task is that task. */
-function pipelineBody(draft: Draft, fields: Raw, path: SourcePath): Body {
+function pipelineBody(draft: Draft, fields: Raw, path: SourcePath): ToolBody {
   const tasks = draft.list(fields.tool, path, 100);
   if (tasks.length !== 1) {
     if (tasks.length === 0) draft.problem("invalid_value", path, "is an empty list; write at least one tool");
@@ -127,7 +127,7 @@ export function pipelineTasks(draft: Draft, tasks: readonly unknown[], path: Sou
 }
 
 /** The tool of the workbook that a step names; its own fields count more. */
-export function fromWorkbook(draft: Draft, body: Body, workbook: ReadonlyMap<string, WorkbookTool>): Body {
+export function fromWorkbook(draft: Draft, body: ToolBody, workbook: ReadonlyMap<string, NoetlWorkbookTool>): ToolBody {
   const given = draft.one(body.fields, body.path, ["name", "task"]);
   const name = given === null ? null : draft.text(given.value, [...body.path, given.name], 200);
   const found = name === null ? undefined : workbook.get(name);
