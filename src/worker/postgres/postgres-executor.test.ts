@@ -2,14 +2,17 @@
 import { randomBytes } from "node:crypto";
 import { readdirSync, readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import fc from "fast-check";
 import { afterAll, beforeAll, describe, expect, it, onTestFinished } from "vitest";
 import { tempFile } from "../../../test/kit.ts";
 import { ask, until, withClient } from "../../../test/postgres/client.ts";
 import { newSchema, postgresUrl } from "../../../test/postgres/kit.ts";
+import { rounds, SEED } from "../../../test/tier.ts";
 import { http, type PostgresResult, postgres } from "../../core/input/builtin.ts";
 import type { PostgresInput } from "../../core/input/postgres-input.ts";
 import type { SubmitOptions } from "../../core/task/task.ts";
 import type { WorkOptions } from "../../core/task/work-options.ts";
+import { checkSql, fillSql } from "../../core/template/sql.ts";
 import { Perdure } from "../../embedded/perdure.ts";
 
 const ONCE = { retry: 1 } as const;
@@ -163,6 +166,58 @@ describe("values", () => {
       [1, 2.5, true, "x", { k: ["'", '"', "\\"] }, [null]],
     );
     expect(result?.rows).toEqual([{ a: 2, b: 2.5, c: true, d: "x", e: { k: ["'", '"', "\\"] }, f: null }]);
+  });
+
+  it("that are hostile come back equal from templates, bare and in quotes", async () => {
+    const fragments = [
+      "'",
+      "''",
+      '"',
+      "\\",
+      "\\'",
+      "$1",
+      "$$",
+      "$tag$",
+      ";",
+      "--",
+      "/*",
+      "*/",
+      "E'",
+      "{{ x }}",
+      "%s",
+      "?",
+      "\n",
+      "\r",
+    ];
+    const words = [
+      "'; drop table hostile; --",
+      "' or '1'='1",
+      "null",
+      "NULL",
+      "default",
+      "ü🎈",
+      "\u202e",
+      "\ufeff",
+      "\x01",
+      " ",
+    ];
+    const part = fc.oneof(fc.constantFrom(...fragments, ...words), fc.string({ unit: "binary", maxLength: 8 }));
+    const value = fc.array(part, { maxLength: 6 }).map((parts) => parts.join("").replaceAll("\0", "").toWellFormed());
+    const values = fc.sample(value, { numRuns: rounds(10_000), seed: SEED });
+    await shared.sql("create table hostile (n int, bare text, quoted text)");
+    for (let from = 0; from < values.length; from += 500) {
+      const some = values.slice(from, from + 500);
+      const rows = some.map((_, i) => `(${from + i}, {{ v[${i}] }}, '<{{ v[${i}] }}''{{ v[${i}] }}>')`);
+      const command = `insert into hostile values ${rows.join(", ")} returning n, bare, quoted`;
+      checkSql(command);
+      const statements = fillSql(command, (name) => (name === "v" ? some : undefined), { undefined: "strict" });
+      const { result, failure } = await shared.run({ statements });
+      expect(failure).toBeNull();
+      const expected = some.map((bare, i) => ({ n: from + i, bare, quoted: `<${bare}'${bare}>` }));
+      expect(result?.rows).toEqual(expected);
+      const stored = `select * from ${schema}.hostile where n >= ${from} order by n`;
+      expect(await ask(postgresUrl(), stored)).toEqual(expected);
+    }
   });
 
   it("that PostgreSQL cannot store as they are, are refused at the submit", async () => {
