@@ -34,8 +34,9 @@ export function childStore({ db, sql }: PostgresContext): ChildStore {
   );
   const failures = sql(
     "last_failures",
-    `select (select a.failure from $s.submission b, lateral
-         (select failure from $s.attempt where job = b.job order by attempt desc limit 1) a where b.id = want.id)
+    `select (select coalesce(
+         (select failure from $s.attempt where job = b.job order by attempt desc limit 1),
+         (select failure from $s.run where job = b.job)) from $s.submission b where b.id = want.id)
      from unnest($1::text[]) with ordinality as want (id, place) order by want.place`,
   );
   const children = sql(

@@ -2,6 +2,7 @@
  *  deleted by its number, so the order in which rows become visible does not matter. */
 import type { DueTimer, RunMessage, RunMessageKind } from "../../core/run/run.ts";
 import { MESSAGES } from "../run-row.ts";
+import type { DueRuns, DueRunsQuery } from "../store.ts";
 import { bigints } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
@@ -33,13 +34,13 @@ export function inboxReader({ db, sql }: PostgresContext) {
     "runs_due",
     `unread as materialized (
        select job, min(at) as at, count(*) as messages from (
-         select job, at from $s.inbox where kept + 0 = 0 order by no limit ${WINDOW}) w group by job
+         select job, at from $s.inbox where kept + 0 = 0 and at < $3 order by no limit ${WINDOW}) w group by job
      )`,
   );
   const all = due(
     "runs_due_all",
     `unread as materialized (
-       select job, min(at) as at, count(*) as messages from $s.inbox where kept = 0 group by job order by 2, 1 limit $2
+       select job, min(at) as at, count(*) as messages from $s.inbox where kept = 0 and at < $3 group by job order by 2, 1 limit $2
      )`,
   );
   const unreadOfRuns = sql(
@@ -51,11 +52,11 @@ export function inboxReader({ db, sql }: PostgresContext) {
        join $s.timer t on t.job = w.job and t.due_at + 0 <= $2`,
   );
 
-  async function dueRuns({ now, limit }: { readonly now: number; readonly limit: number }) {
-    let rows = await db.read(first, [now, limit]);
+  async function dueRuns({ now, limit, writtenBefore = Number.MAX_SAFE_INTEGER }: DueRunsQuery): Promise<DueRuns> {
+    let rows = await db.read(first, [now, limit, writtenBefore]);
     const { found, read } = pageOf(rows);
     // A run with very many messages may hide others.
-    if (found < limit && read >= WINDOW) rows = await db.read(all, [now, limit]);
+    if (found < limit && read >= WINDOW) rows = await db.read(all, [now, limit, writtenBefore]);
     const times = new Map<string, number>();
     for (const [id, at] of rows) {
       if (id !== null) times.set(id as string, Math.min(at as number, times.get(id as string) ?? Infinity));

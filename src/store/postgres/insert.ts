@@ -110,10 +110,6 @@ const runRows = (fresh: string) => `runs as (
     insert into $s.run_data (run, pins, data)
     select no, ${pinsOf("pins")}, run_data from ${fresh} where detail is not null
   ),
-  deadlines as (
-    insert into $s.timer (job, n, due_at)
-    select no, 0, run_deadline from ${fresh} where detail is not null and run_deadline is not null
-  ),
   starts as (insert into $s.inbox (job, kind, at) select no, 'start', submitted_at from ${fresh} where detail is not null),`;
 
 const numbered = (shape: InsertShape) =>

@@ -16,6 +16,8 @@ import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 const RUN_FROM = `$s.submission b join $s.job j on j.no = b.job join $s.run r on r.job = j.no join $s.run_data d on d.run = j.no
   join $s.playbook p on p.no = r.playbook`;
 const STEP_COLUMNS = STEP_COLUMN_NAMES.map((name) => `s.${name}`).join(", ");
+/** Above the number of any step. */
+const MAX_N = 2 ** 31 - 1;
 const STEP_COUNT = STEP_COLUMN_NAMES.length;
 const STEP_FAILED = `case when j.state = 4 then ${FAILED} end`;
 
@@ -86,6 +88,7 @@ export function runReads(context: PostgresContext): RunReads {
     "run_open_jobs",
     `select s.job from $s.step s join $s.submission b on b.id = s.job join $s.job j on j.no = b.job and j.run = s.run
      where s.run = ${RUN_NO} and s.state + 0 = ${STEP_CODES.open} and j.state + 0 < 3 and j.cancel_requested_at is null
+       and s.n <= $3
      order by s.n limit $2`,
   );
 
@@ -185,7 +188,7 @@ export function runReads(context: PostgresContext): RunReads {
       const codes = states === undefined ? null : smallints(states.map((state) => STEP_CODES[state]));
       return (await db.read(page, [run, after, limit, codes, node ?? null, items])).map(toStep);
     },
-    openJobs: async (run, limit) => (await db.read(open, [run, limit])).map(([id]) => id as string),
+    openJobs: async (run, limit, upTo = MAX_N) => (await db.read(open, [run, limit, upTo])).map(([id]) => id as string),
   };
 }
 
