@@ -1,6 +1,6 @@
 /** Messages to runs: whatever ends the job of a step writes one to its run, in the same transaction, and nothing else does. An
  *  end that is missed here stops a run for ever. */
-import { beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import type { ClaimedJob } from "../../core/worker-protocol.ts";
 import type { Bench } from "./bench.ts";
 import {
@@ -26,9 +26,6 @@ import {
 import { newRun, RunBench } from "./run-kit.ts";
 
 export function inboxTests(bench: Bench): void {
-  beforeEach(({ skip }) => {
-    if (bench.store.runs === undefined) skip();
-  });
   const run = new RunBench(bench);
 
   /** A run with one step, which is claimed. */

@@ -130,7 +130,7 @@ function transition(job: JobProgressFields, event: JobEventBody, now: number) {
 }
 
 export function runsOf(store: Store): RunStore {
-  return store.runs as RunStore;
+  return store.runs;
 }
 
 /** Short forms of the verbs for runs. */

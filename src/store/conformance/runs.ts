@@ -1,5 +1,5 @@
 /** Runs of playbooks: stored, advanced, read, ended and pruned. Messages are in `inbox.ts`, races in `advance-races.ts`. */
-import { beforeEach, expect, test } from "vitest";
+import { expect, test } from "vitest";
 import { failure } from "../../core/decision/failure.ts";
 import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import type { PruneQuery } from "../store.ts";
@@ -10,9 +10,6 @@ import { DEFINITION, newRun, newStepJob, RunBench, saveDefinition, writeOf } fro
 const FAILED = { state: "failed", reason: "step" } as const;
 
 export function runTests(bench: Bench): void {
-  beforeEach(({ skip }) => {
-    if (bench.store.runs === undefined) skip();
-  });
   const run = new RunBench(bench);
   const left = async (parts = {}) => (await bench.store.find({ order: "oldest", ...parts })).jobs.map((job) => job.id);
 
