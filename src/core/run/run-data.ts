@@ -6,6 +6,8 @@ import { showAt } from "../format.ts";
 import type { Playbook } from "../playbook/playbook.ts";
 import { FillError, fillValue, type TemplateScope } from "../template/fill.ts";
 
+export type JsonFields = Readonly<Record<string, unknown>>;
+
 export interface RunData {
   readonly inputs: Readonly<Record<string, unknown>>;
   /** Null until the start. */
