@@ -11,8 +11,9 @@ import type { NewJob } from "./jobs.ts";
 export interface RunStore {
   /** Runs with unread messages or due timers, the longest due first; and when the next timer is due. */
   due(query: DueRunsQuery): Promise<DueRuns>;
-  /** Null for an id that is not a run, or of which nothing is unread or due. */
-  load(ids: readonly string[], now: number): Promise<(LoadedRun | null)[]>;
+  /** Null for an id that is not a run, or of which nothing is unread or due. `known`: what the caller knows of a run whose job is at
+   *  this revision. A store may ask for it instead of reading it again. */
+  load(ids: readonly string[], now: number, known?: KnownRuns): Promise<(LoadedRun | null)[]>;
   /** Each is written as a whole, or not at all. */
   advance(writes: readonly AdvanceWrite[], now: number): Promise<AdvanceAnswer[]>;
 
@@ -51,6 +52,8 @@ export interface RunStore {
   /** All versions without one. Runs keep what they are pinned to. Returns how many were deleted. */
   remove(namespace: string, path: string, version: number | null): Promise<number>;
 }
+
+export type KnownRuns = (id: string, revision: number) => Pick<LoadedRun, "job" | "run"> | undefined;
 
 export interface DueRunsQuery {
   readonly now: number;

@@ -74,8 +74,10 @@ function childCounter({ db }: SqliteContext): (parents: readonly string[]) => nu
 }
 
 function failureReader({ db }: SqliteContext): (id: string) => Failure | null {
+  // A run has no attempts.
   const last = db.prepare(
-    "select failure from attempt where job = (select no from job where id = ?) order by attempt desc limit 1",
+    `select coalesce((select failure from run where run.job = j.no),
+       (select failure from attempt a where a.job = j.no order by attempt desc limit 1)) as failure from job j where id = ?`,
   );
   return (id) => parseOrNull((last.get(id) as { failure: string | null } | undefined)?.failure ?? null);
 }

@@ -15,6 +15,8 @@ import type { SqliteContext } from "./context.ts";
 import type { SqlValue } from "./driver.ts";
 import type { SqliteInterned } from "./interned.ts";
 
+/** How many columns that is. */
+export const JOB_WIDTH = JOB_COLUMN_NAMES.length + 1;
 export const JOB_COLUMNS = [...JOB_COLUMN_NAMES, "run"].join(", ");
 
 /** The driver's types do not know that these statements return rows as arrays. */

@@ -11,12 +11,12 @@ import { runReader, stepReader } from "./run-reader.ts";
 export function runStore(context: SqliteContext, read: SqliteReader, calls: SqliteCalls): RunStore {
   const due = dueReader(context);
   const runs = runReader(context);
-  const load = runLoader(context, read.stored, runs.ofJob);
+  const load = runLoader(context);
   const steps = stepReader(context);
   const advance = advanceVerb(context);
   return {
     due: (query) => calls.answer(() => due(query)),
-    load: (ids, now) => calls.answer(() => ids.map((id) => load(id, now))),
+    load: (ids, now, known) => calls.answer(() => load(ids, now, known)),
     advance: (writes, now) =>
       calls.submit(
         advance,
