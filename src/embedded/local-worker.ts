@@ -29,7 +29,7 @@ export function localLink(engine: Engine): EngineLink {
     renew: (session, held, health) => engine.renew(session, held, health),
     report: reportTogether(engine),
     onCancel: (session, call) => engine.onCancel(session, call),
-    asset: async (hash) => (await engine.store.runs?.asset(hash)) ?? null,
+    asset: (hash) => engine.store.runs.asset(hash),
   };
 }
 

@@ -23,7 +23,7 @@ interface Ended {
 async function addAsset(store: Store, body: string | Uint8Array): Promise<string> {
   const bytes = Buffer.from(body as string);
   const hash = createHash("sha256").update(bytes).digest("hex");
-  await store.runs?.savePlaybooks([], [{ hash, body: bytes }], 1_000);
+  await store.runs.savePlaybooks([], [{ hash, body: bytes }], 1_000);
   return hash;
 }
 
@@ -98,11 +98,11 @@ describe.skipIf(noPython)("the code of a python step", () => {
     const counting = (store: Store): Store => ({
       ...store,
       runs: {
-        ...(store.runs as NonNullable<Store["runs"]>),
+        ...store.runs,
         asset: (hash) => {
           fetched += 1;
           if (fetched === 1) throw new PerdureError("store_unavailable", "down for a moment");
-          return store.runs?.asset(hash) ?? Promise.resolve(null);
+          return store.runs.asset(hash);
         },
       },
     });

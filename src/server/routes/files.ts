@@ -140,7 +140,7 @@ export function fileRoutes(parts: ServerParts): RouteHandlers {
 
     /** For any worker, whatever its namespace: only who has the playbook, or a job of it, knows the hash. */
     async getAsset(call) {
-      const bytes = (await engine.store.runs?.asset(call.params.hash as string)) ?? null;
+      const bytes = await engine.store.runs.asset(call.params.hash as string);
       if (bytes === null) throw new PerdureError("not_found", "the asset does not exist");
       return new Download(toStream([bytes]), attachment("asset"));
     },
