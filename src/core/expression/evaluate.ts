@@ -80,8 +80,8 @@ interface Surroundings {
 
 const TRUE_TEXTS: ReadonlySet<string> = new Set(["true", "yes", "1"]);
 
-/** The cost of an expression, whatever it does. */
-const STARTED = 100;
+/** The cost of an expression in a template, whatever it does; it may have been parsed for this. */
+const STARTED = 500;
 
 /** The value of a condition's tree; throws `EvaluationError` if it has none. */
 export function evaluate(tree: ConditionNode, variables: Variables): unknown {

@@ -42,8 +42,9 @@ export const MAX_WORK = 4_000_000;
 /** The cost of an item of a list, or of a key, in characters. */
 export const ITEM = 40;
 
-/** The cost of an item that is only copied. */
+/** The cost of an item, or a key, that is only copied. */
 const COPIED = 8;
+const COPIED_KEY = 16;
 
 /** V8 searches for longer texts in more than linear time: half a million characters in a million took 63 s. */
 export const MAX_SEARCHED = 200;
@@ -266,21 +267,28 @@ export function jsonText(value: unknown, work: EvaluationBudget): string {
 }
 
 /** A deep copy that is plain JSON: what JSON cannot hold is left out of objects, and is null elsewhere. */
-export function plainCopy(value: unknown, work: EvaluationBudget, depth = 0): unknown {
+export function plainCopy(value: unknown, work: EvaluationBudget): unknown {
+  return copyOf(plain(value), work, 0);
+}
+
+/** Of a value that `plain` or `own` returned. */
+function copyOf(value: unknown, work: EvaluationBudget, depth: number): unknown {
   if (depth > MAX_VALUE_DEPTH) throw new EvaluationError("the values are nested too deep");
-  spend(work, typeof value === "string" ? value.length : 1);
-  const copied = plain(value);
-  if (typeof copied === "number") return Number.isFinite(copied) ? copied : null;
-  if (typeof copied !== "object" || copied === null) return copied ?? null;
-  if (Array.isArray(copied)) {
-    spend(work, copied.length * COPIED);
-    return Array.from({ length: copied.length }, (_, i) => plainCopy(own(copied, i), work, depth + 1));
+  if (typeof value === "string") spend(work, value.length);
+  if (typeof value === "number") return Number.isFinite(value) ? value : null;
+  if (typeof value !== "object" || value === null) return value ?? null;
+  if (Array.isArray(value)) {
+    spend(work, (value.length + 1) * COPIED);
+    const items: unknown[] = [];
+    for (let i = 0; i < value.length; i++) items.push(copyOf(own(value, i), work, depth + 1));
+    return items;
   }
   const copy: Record<string, unknown> = {};
-  for (const key of Object.keys(copied)) {
-    spend(work, key.length + COPIED);
-    const item = own(copied, key);
-    if (item !== undefined) put(copy, key, plainCopy(item, work, depth + 1));
+  spend(work, COPIED);
+  for (const key of Object.keys(value)) {
+    spend(work, key.length + COPIED_KEY);
+    const item = own(value, key);
+    if (item !== undefined) put(copy, key, copyOf(item, work, depth + 1));
   }
   return copy;
 }

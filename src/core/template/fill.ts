@@ -61,8 +61,18 @@ export function fillText(text: string, scope: TemplateScope, options: FillOption
   return checkSize(filled(text, scope, workFor(options), []));
 }
 
-export function workFor(options: FillOptions): EvaluationBudget {
+function workFor(options: FillOptions): EvaluationBudget {
   return { left: MAX_WORK, isTemplate: true, isStrict: options.undefined === "strict" };
+}
+
+/** The cost of a character of a command whose grammar must be followed. */
+const SCANNED = 10;
+
+/** For a shell command, or SQL. Throws a `FillError` if it is too long. */
+export function workForCommand(command: string, options: FillOptions): EvaluationBudget {
+  const work = workFor(options);
+  guarded("the command", [], () => spend(work, command.length * SCANNED));
+  return work;
 }
 
 /** The value of one expression, as plain JSON; undefined only in the mode `empty`. Throws a `FillError`. */

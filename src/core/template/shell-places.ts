@@ -20,7 +20,7 @@ export class ShellRefusal extends Error {
 }
 
 const MAX_NESTED = 50;
-const SHELL = /(?:^|\/)(?:ba|da|z|k|mk|a|fi|c|tc|r)?sh$/;
+const SHELL = /(?:^|\/)(?:ba|da|z|k|mk|a|fi|c|tc|r)?sh$|^\$SHELL$|^\$BASH$/;
 /** Programs that pass the text after `-c` to a shell. */
 const SHELL_STARTERS: ReadonlySet<string> = new Set(["su", "runuser", "script", "flock", "sg"]);
 /** They evaluate their arguments: as commands, or in bash as arithmetic, which may hold commands. */
@@ -31,8 +31,11 @@ const NAMERS: ReadonlySet<string> = new Set(["printf", "test", "["]);
 
 /** The words of a simple command, as far as they are constant. */
 class CommandWords {
-  #words: string[] = [];
   #word: string | null = null;
+  #first: string | null = null;
+  #last = "";
+  #evaluator: string | null = null;
+  #startsShell = false;
   #isCode = false;
 
   get isWordStart(): boolean {
@@ -47,16 +50,23 @@ class CommandWords {
   endWord(): string | null {
     const word = this.#word;
     if (word === null) return null;
+    const isOption = /^-[A-Za-z]+$/.test(word);
     if (this.#isCode && !/^[-+]/.test(word)) this.#isCode = false;
-    else if (/^-[A-Za-z]*c[A-Za-z]*$/.test(word) && this.#startsShell()) this.#isCode = true;
-    this.#words.push(word);
+    else if (isOption && word.includes("c") && this.#startsShell) this.#isCode = true;
+    // A command that is not constant may be a shell.
+    const isVariable = this.#first === null && /[$\0]/.test(word);
+    if (isVariable || SHELL.test(word) || SHELL_STARTERS.has(word)) this.#startsShell = true;
+    this.#first ??= word;
+    if (EVALUATORS.has(word) && !PRINTERS.has(this.#first)) this.#evaluator ??= word;
+    this.#last = word;
     this.#word = null;
     return word;
   }
 
   end(): string | null {
     const word = this.endWord();
-    this.#words = [];
+    [this.#first, this.#last, this.#evaluator] = [null, "", null];
+    this.#startsShell = false;
     this.#isCode = false;
     return word;
   }
@@ -64,7 +74,7 @@ class CommandWords {
   /** Standard input of a shell is code. */
   hereString(): void {
     this.endWord();
-    if (this.#startsShell()) this.#isCode = true;
+    if (this.#startsShell) this.#isCode = true;
   }
 
   /** Why a template here would be code; null if it would not. */
@@ -72,15 +82,9 @@ class CommandWords {
     const word = this.#word ?? "";
     if (/^[A-Za-z_]\w*\[[^\]]*$/.test(word)) return "in the index of a variable";
     if (this.#isCode) return "in the code of a shell";
-    if (/^-(?:[A-Za-z]*c|-command)/.test(word) && this.#startsShell()) return "in the code of a shell";
-    const [first = ""] = this.#words;
-    if (NAMERS.has(first) && this.#words.at(-1) === "-v") return "in the name of a variable";
-    const evaluator = PRINTERS.has(first) ? undefined : this.#words.find((each) => EVALUATORS.has(each));
-    return evaluator === undefined ? null : `after ${evaluator}`;
-  }
-
-  #startsShell(): boolean {
-    return this.#words.some((word) => SHELL.test(word) || SHELL_STARTERS.has(word) || /[$\0]/.test(word));
+    if (/^-(?:[A-Za-z]*c|-command)/.test(word) && this.#startsShell) return "in the code of a shell";
+    if (this.#last === "-v" && NAMERS.has(this.#first ?? "")) return "in the name of a variable";
+    return this.#evaluator === null ? null : `after ${this.#evaluator}`;
   }
 }
 

@@ -121,8 +121,8 @@ describe.each(SHELLS)("a value in a command of %s", (shell) => {
   it("is the argument, for values of random pieces", { timeout: 600_000 }, () => {
     const text = fc.string({ unit: fc.constantFrom(...HOSTILE, ..."abc$'\"\\`(){};|&<>#!~*?[]= \n\t"), maxLength: 8 });
     const values = fc.sample(text, { numRuns: IS_FULL ? 10_000 : 200, seed: SEED });
-    for (let at = 0; at < values.length; at += 100) {
-      const some = values.slice(at, at + 100);
+    for (let at = 0; at < values.length; at += 40) {
+      const some = values.slice(at, at + 40);
       const places = IS_FULL || at === 0 ? [...PLACES, ...NESTED.slice(0, IS_FULL ? NESTED.length : 1)] : PLACES;
       expect(argumentsIn(shell, places, some)).toEqual(expectedOf(places, some));
     }
@@ -174,6 +174,7 @@ describe("the places of a command", () => {
     ["for f in {{ a }}; do (echo $f > {{ b }}); done", ["bare", "bare"]],
     ["sh -c 'echo \"$1\"' sh {{ a }}", ["bare"]],
     ["bash script.sh {{ a }}", ["bare"]],
+    ["kubectl exec {{ a }} -c {{ b }} -- ls", ["bare", "bare"]],
     ["echo eval {{ a }}; evaluate {{ a }}", ["bare", "bare"]],
     ["[ {{ a }} -gt 3 ] && test -n {{ a }}", ["bare", "bare"]],
     ["cat <<< {{ a }}", ["bare"]],
@@ -206,6 +207,8 @@ describe("the places of a command", () => {
     ["find . -exec /bin/bash -ec {{ a }} \\;", "                           ^", "in the code of a shell"],
     ['sudo bash -o pipefail -c "ls {{ a }}"', "                             ^", "in the code of a shell"],
     ["$SHELL -c {{ a }}", "          ^", "in the code of a shell"],
+    ["sudo $SHELL -c {{ a }}", "               ^", "in the code of a shell"],
+    ["{{ a }} -c {{ b }}", "           ^", "in the code of a shell"],
     ["su root -c {{ a }}", "           ^", "in the code of a shell"],
     ["su --command={{ a }}", "             ^", "in the code of a shell"],
     ["bash <<< {{ a }}", "         ^", "in the code of a shell"],
@@ -235,6 +238,8 @@ describe("the places of a command", () => {
   it("are at most 1 MiB when they are filled", () => {
     const tooLarge = expect.objectContaining({ code: "too_large" });
     expect(() => fillShell("echo {{ v }}", () => "x".repeat(1_048_577), STRICT)).toThrow(tooLarge);
+    expect(() => fillShell(`echo {{ v }} ${"x".repeat(400_000)}`, () => 1, STRICT)).toThrow(tooLarge);
+    expect(fillShell("x".repeat(1_000_000), () => 1, STRICT)).toHaveLength(1_000_000);
   });
 
   it("are found in bounded depth", () => {

@@ -7,10 +7,10 @@ import {
   type FillOptions,
   parsedText,
   type TemplateScope,
-  workFor,
+  workForCommand,
 } from "./fill.ts";
 import { type ShellPlace, ShellRefusal, scanShell, TEMPLATE } from "./shell-places.ts";
-import { parseTemplate, type Template } from "./template.ts";
+import { hasTemplate, parseTemplate, type Template } from "./template.ts";
 
 export type { ShellPlace } from "./shell-places.ts";
 
@@ -33,9 +33,10 @@ export function shellPlaces(command: string): readonly ShellPlace[] {
 
 /** Throws a `FillError`. */
 export function fillShell(command: string, scope: TemplateScope, options: FillOptions): string {
+  if (!hasTemplate(command)) return checkSize(command);
+  const work = workForCommand(command, options);
   const template = parsedText(command);
   const places = placesToFill(template);
-  const work = workFor(options);
   let index = 0;
   const pieces = template.parts.map((part) => {
     if (typeof part === "string") return part;

@@ -9,7 +9,7 @@ import {
   type FillOptions,
   parsedText,
   type TemplateScope,
-  workFor,
+  workForCommand,
 } from "./fill.ts";
 import { SQL_TEMPLATE, type SqlPieces, SqlRefusal, splitSql } from "./sql-statements.ts";
 import { parseTemplate, type Template, type TemplateExpression } from "./template.ts";
@@ -40,9 +40,10 @@ export function checkSql(command: string): void {
 
 /** The statements with their parameters; lists and objects are JSON. Throws a `FillError`. */
 export function fillSql(command: string, scope: TemplateScope, options: FillOptions): readonly FilledStatement[] {
+  const work = workForCommand(command, options);
   const template = parsedText(command);
   const statements = statementsToFill(template);
-  const filler = new SqlFiller(template, scope, workFor(options));
+  const filler = new SqlFiller(template, scope, work);
   return checkSize(statements.map((statement) => filler.fill(statement)));
 }
 
@@ -61,7 +62,6 @@ class SqlFiller {
   }
 
   fill({ pieces }: SqlPieces): FilledStatement {
-    // The work of a fill ends before the 65,535 parameters that PostgreSQL can count.
     const values: unknown[] = [];
     const texts = pieces.map((piece) => {
       if (typeof piece === "string" && piece !== SQL_TEMPLATE) return piece;

@@ -26,6 +26,9 @@ export interface TemplateExpression {
   readonly isRaw: boolean;
 }
 
+/** Of one text. Parsing costs more than filling, and is not counted as work. */
+const MAX_EXPRESSIONS = 1_000;
+
 /** Whether a text has a template, or a statement, which is refused. */
 export function hasTemplate(text: string): boolean {
   return text.includes("{{") || text.includes("{%");
@@ -71,7 +74,7 @@ function parsedOnce(texts: ParsedTexts, text: string, read: (text: string) => Te
 
 function readTemplate(source: string): Template {
   const parts: (string | TemplateExpression)[] = [];
-  let [at, isTrimmed] = [0, false];
+  let [at, isTrimmed, expressions] = [0, false, 0];
   const addText = (end: number, trimsEnd: boolean) => {
     let text = source.slice(at, end);
     if (isTrimmed) text = text.trimStart();
@@ -81,6 +84,10 @@ function readTemplate(source: string): Template {
   for (;;) {
     const start = nextBraces(source, at);
     if (start === -1) break;
+    expressions += 1;
+    if (expressions > MAX_EXPRESSIONS) {
+      throw syntaxError(`a text has more than ${MAX_EXPRESSIONS} expressions`, start);
+    }
     if (source[start + 1] === "%") throw statementRefused(source, start);
     const trims = source[start + 2] === "-";
     addText(start, trims);
