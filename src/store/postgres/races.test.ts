@@ -1,6 +1,7 @@
 /** The races on PostgreSQL: connections and processes on one schema. */
 import { newSchema } from "../../../test/postgres/kit.ts";
 import { systemClock } from "../../lib/system-clock.ts";
+import { advanceRaceTests } from "../conformance/advance-races.ts";
 import { childRaceTests } from "../conformance/child-races.ts";
 import { type Arena, raceTests } from "../conformance/races.ts";
 import { openPostgres } from "./open.ts";
@@ -15,3 +16,4 @@ const arena = async (): Promise<Arena> => {
 
 raceTests("races on postgres", arena);
 childRaceTests("races of children on postgres", arena);
+advanceRaceTests("races of runs on postgres", arena);
