@@ -17,6 +17,9 @@ interface SqliteAdvanceItem {
   readonly now: number;
 }
 
+/** What an advance that does not end its run needs of the run's job. */
+type RunNumbers = Pick<StoredJob, "no" | "budget">;
+
 const MOVED: AdvanceAnswer = { status: "moved" };
 const WRITTEN: AdvanceAnswer = { status: "written" };
 
@@ -24,8 +27,9 @@ export function advanceVerb(context: SqliteContext): SqliteVerb<SqliteAdvanceIte
   const { db, interned, events } = context;
   const writer = jobWriter(context);
   const byId = db.prepare(`select ${JOB_COLUMNS} from job where id = ?`);
-  byId.setReturnArrays(true);
-  const revise = db.prepare("update job set revision = ? where no = ?");
+  // Most advances change nothing else of the job.
+  const revise = db.prepare("update job set revision = ? where id = ? and revision = ? returning no, budget");
+  for (const statement of [byId, revise]) statement.setReturnArrays(true);
   const update = db.prepare(UPDATE_PROGRESS);
   const progress = db.prepare("update run set phase = ?, open = ?, made = ?, state = ? where job = ?");
   const rest = {
@@ -59,9 +63,8 @@ export function advanceVerb(context: SqliteContext): SqliteVerb<SqliteAdvanceIte
     writer.begin();
 
     function advanceOne({ write, now }: SqliteAdvanceItem): AdvanceAnswer {
-      const row = byId.get(write.run);
-      const job = row === undefined ? null : toJob(row, interned);
-      if (job === null || job.revision !== write.revision) return MOVED;
+      const job = writeJob(write, now);
+      if (job === null) return MOVED;
       for (const no of write.read) read.push(no);
       // The run had ended: only its messages go.
       if (write.transitions.length === 0) return WRITTEN;
@@ -76,7 +79,7 @@ export function advanceVerb(context: SqliteContext): SqliteVerb<SqliteAdvanceIte
       return WRITTEN;
     }
 
-    function writeSteps(job: StoredJob, write: AdvanceWrite, now: number): void {
+    function writeSteps(job: RunNumbers, write: AdvanceWrite, now: number): void {
       const numbers = new Map<string, number>();
       for (const { row, items: list, result, failure } of write.made) {
         if (row.job !== null) numbers.set(row.job, row.n);
@@ -108,17 +111,30 @@ export function advanceVerb(context: SqliteContext): SqliteVerb<SqliteAdvanceIte
     return answers;
   }
 
-  function writeRun(job: StoredJob, write: AdvanceWrite, now: number): void {
-    const { transitions, progress: to, playbook, deadlineAt, result, failure, data, pins } = write;
-    const last = transitions.at(-1) as AdvanceWrite["transitions"][number];
-    const isPlain = transitions.every(({ event }) => event.name === "run.advanced");
-    if (isPlain) revise.run(last.next.revision, job.no);
-    else update.run(...progressValues(job, last.next, null));
+  /** Null if the run has moved on. */
+  function writeJob({ run: id, revision, transitions }: AdvanceWrite, now: number): RunNumbers | null {
+    const last = transitions.at(-1);
+    if (last !== undefined && transitions.every(({ event }) => event.name === "run.advanced")) {
+      const row = revise.get(last.next.revision, id, revision) as [no: number, budget: number | null] | undefined;
+      if (row === undefined) return null;
+      const [no, budget] = row;
+      for (const { event, next } of transitions) events.add(no, next.revision, now, event.name, event.data);
+      return { no, budget };
+    }
+    const row = byId.get(id);
+    const job = row === undefined ? null : toJob(row, interned);
+    if (job === null || job.revision !== revision) return null;
+    if (last !== undefined) update.run(...progressValues(job, last.next, null));
     let before = job;
     for (const transition of transitions) {
       events.record(before, transition, now);
       before = { ...before, ...transition.next };
     }
+    return job;
+  }
+
+  function writeRun(job: RunNumbers, write: AdvanceWrite, now: number): void {
+    const { progress: to, playbook, deadlineAt, result, failure, data, pins } = write;
     progress.run(to.phase, to.open, to.made, JSON.stringify(to.state), job.no);
     if (playbook !== undefined) {
       const no = interned.playbookNo(playbook, now);
