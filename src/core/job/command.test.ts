@@ -69,6 +69,12 @@ describe("decideCommand", () => {
   it.each<[string, TestJobFields, Command, string]>([
     ["a second cancel", { cancelRequestedAt: NOW - 1 }, { kind: "cancel" }, "noop: a cancel was already requested"],
     [
+      "a second cancel of a run, which ends its handlers",
+      { kind: "playbook", state: "blocked", cancelRequestedAt: NOW - 1 },
+      { kind: "cancel" },
+      "job.cancel_requested",
+    ],
+    [
       "a redrive after the chapter before",
       { state: "failed", chapter: 2 },
       { kind: "redrive", chapter: 1 },

@@ -63,7 +63,8 @@ export function decideCommand(
       if (job.state !== "running" && !isRun(job)) {
         return apply(job, { name: "job.cancelled", data: { v: EVENT_FORMAT, by } }, now);
       }
-      if (job.cancelRequestedAt !== null) return noop("a cancel was already requested");
+      // A second cancel of a run ends its handlers too.
+      if (job.cancelRequestedAt !== null && !isRun(job)) return noop("a cancel was already requested");
       return apply(job, { name: "job.cancel_requested", data: { v: EVENT_FORMAT, by } }, now);
     case "retry":
       if (job.state === "failed" || job.state === "cancelled") {

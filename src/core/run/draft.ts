@@ -246,6 +246,11 @@ export class RunDraft {
   }
 }
 
+/** Steps see their arrivals in the order of the file, in whichever order they came. */
+export function inFileOrder(arrivals: readonly Arrival[]): readonly Arrival[] {
+  return arrivals.length < 2 ? arrivals : [...arrivals].sort((a, b) => a[2] - b[2] || a[1] - b[1] || a[0] - b[0]);
+}
+
 function hasOutput(state: StepState): boolean {
   return state === "succeeded" || state === "handled";
 }

@@ -3,7 +3,7 @@
 import type { Mutable } from "../check.ts";
 import type { JobEventBody } from "../job/event.ts";
 import type { Playbook } from "../playbook/playbook.ts";
-import { RunDraft } from "./draft.ts";
+import { inFileOrder, RunDraft } from "./draft.ts";
 import type { Arrival, RunChange, RunProgress, StepRow } from "./run.ts";
 import { newRunProgress } from "./start.ts";
 
@@ -68,7 +68,7 @@ function changeRow(
         state: items !== undefined ? "looping" : due !== undefined ? "waiting" : "open",
         job: change.job ?? null,
         due: due ?? null,
-        tokens: item === undefined ? (change.by ?? pending[step] ?? []) : [],
+        tokens: item === undefined ? inFileOrder(change.by ?? pending[step] ?? []) : [],
         at,
         endedAt: null,
       });
