@@ -1,5 +1,6 @@
 /** Checks of the arcs of a playbook: cycles that would never wait, joins that cannot be decided, steps that nothing leads to, and
  *  handlers that are part of the flow. */
+import { show } from "../errors.ts";
 import { graphOf, type PlaybookGraph } from "./graph.ts";
 import type { Places } from "./places.ts";
 import type { Playbook, PlaybookArc, PlaybookStep } from "./playbook.ts";
@@ -16,7 +17,7 @@ export function* checkGraph(playbook: Playbook, places: Places): Generator<Playb
   yield* checkJoins(playbook, graph, places);
   for (const [index, step] of playbook.steps.entries()) {
     if (graph.reachable.has(index) || step.name === "") continue;
-    const message = `no arc leads to the step "${step.name}"; it is never started`;
+    const message = `no arc leads to the step ${show(step.name)}; it is never started`;
     yield { ...problem("unreachable", places.of(`steps[${index}].name`), message), severity: "warning" };
   }
 }
@@ -33,10 +34,10 @@ function* checkHandlers(playbook: Playbook, graph: PlaybookGraph, places: Places
     for (const [position, step] of playbook[field].entries()) {
       const at = places.of(`${field}[${position}]`);
       if (step === playbook.entry) {
-        yield problem("invalid_value", at, `${field}: "${nameOf(playbook, step)}" is the first step of the workflow`);
+        yield problem("invalid_value", at, `${field}: ${nameOf(playbook, step)} is the first step of the workflow`);
       }
       if (playbook[field].indexOf(step) < position) {
-        yield problem("invalid_value", at, `${field}: "${nameOf(playbook, step)}" is named twice`);
+        yield problem("invalid_value", at, `${field}: ${nameOf(playbook, step)} is named twice`);
       }
     }
   }
@@ -44,10 +45,10 @@ function* checkHandlers(playbook: Playbook, graph: PlaybookGraph, places: Places
     for (const [position, { to }] of step.arcs.entries()) {
       const at = places.of(`steps[${index}].arcs[${position}]`);
       if (graph.handlers.has(index)) {
-        const message = `next: "${step.name}" is in ${list(index)}, whose steps run one after another; put the next step there`;
+        const message = `next: ${show(step.name)} is in ${list(index)}, whose steps run one after another; put the next step there`;
         yield problem("invalid_value", at, message);
       } else if (graph.handlers.has(to)) {
-        const message = `next: "${nameOf(playbook, to)}" is in ${list(to)}, and is run at the end; no arc may lead to it`;
+        const message = `next: ${nameOf(playbook, to)} is in ${list(to)}, and is run at the end; no arc may lead to it`;
         yield problem("invalid_value", at, message);
       }
     }
@@ -55,7 +56,7 @@ function* checkHandlers(playbook: Playbook, graph: PlaybookGraph, places: Places
 }
 
 function nameOf(playbook: Playbook, step: number): string {
-  return (playbook.steps[step] as PlaybookStep).name;
+  return show((playbook.steps[step] as PlaybookStep).name);
 }
 
 /** A cycle of steps that end at once would go round until its limit of visits. */
@@ -81,18 +82,18 @@ function* checkJoins(playbook: Playbook, graph: PlaybookGraph, places: Places): 
     const at = places.of(`steps[${index}].join`);
     const count = (into[index] as readonly Incoming[]).length;
     if (typeof step.join === "number" && step.join > count) {
-      const message = `join: is ${step.join}, but ${count} ${count === 1 ? "arc leads" : "arcs lead"} to "${step.name}"`;
+      const message = `join: is ${step.join}, but ${count} ${count === 1 ? "arc leads" : "arcs lead"} to ${show(step.name)}`;
       yield problem("invalid_value", at, message);
     }
     if (step.join === "any" || step.join === 1 || !graph.isInCycle(index)) continue;
     if (typeof step.join === "number" || places.has(`steps[${index}].join`)) {
-      const message = `join: "${step.name}" is in a cycle, where each arrival starts it again; write join: any`;
+      const message = `join: ${show(step.name)} is in a cycle, where each arrival starts it again; write join: any`;
       yield problem("join_in_cycle", at, message);
     } else {
       const fork = forkBefore(playbook, graph, into, index, work);
       if (fork === null) continue;
       const message =
-        `"${step.name}" is in a cycle, and two branches from "${nameOf(playbook, fork)}" can reach it at once; ` +
+        `${show(step.name)} is in a cycle, and two branches from ${nameOf(playbook, fork)} can reach it at once; ` +
         `set mode: first there, or join: any here, or move the branches into a sub-playbook`;
       yield problem("join_in_cycle", at, message);
     }

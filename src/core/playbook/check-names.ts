@@ -1,4 +1,6 @@
 /** The names that templates of a playbook can use, by place, and what is wrong with a name that nothing supplies. */
+
+import { show } from "../errors.ts";
 import type { NameUse } from "../template/template.ts";
 import { graphOf } from "./graph.ts";
 import { LOOP_NAMES, MEMBERS, RESULT_NAMES, RUN_NAMES, START_NAMES, STEP_NAMES } from "./names-in-scope.ts";
@@ -20,7 +22,7 @@ export interface NameProblem {
 }
 
 /** `; did you mean "x"?`, or nothing. */
-export type Hint = (given: string, known: readonly string[]) => string;
+export type Hint = (given: string, known: () => readonly string[]) => string;
 
 export class PlaybookNames {
   readonly #playbook: Playbook;
@@ -93,7 +95,7 @@ export class PlaybookNames {
     const known = this.#membersOf(name, place);
     if (known === null || known.includes(member) || this.#aliases.get(name)?.has(member)) return null;
     const full = known.map((each) => `${name}.${each}`);
-    return unknown(`unknown name "${name}.${member}"${this.#hint(`${name}.${member}`, full)}`);
+    return unknown(`unknown name "${name}.${member}"${this.#hint(`${name}.${member}`, () => full)}`);
   }
 
   /** Null where they are not known. */
@@ -121,7 +123,7 @@ export class PlaybookNames {
     const message =
       from === place.step
         ? `"${name}" has no output before it has ended`
-        : `"${name}" is not before "${step}" in the workflow, so it may have no output there`;
+        : `"${name}" is not before ${show(step)} in the workflow, so it may have no output there`;
     return { ...unknown(message), severity: "warning" };
   }
 
@@ -134,12 +136,11 @@ export class PlaybookNames {
     }
     const isOfLoop = name === "loop" || this.#playbook.steps.some(({ loop }) => loop?.iterator === name);
     if (isOfLoop && place.at !== "workload") return "; it exists in the items of a loop only";
-    const own =
-      place.at === "workload" ? [...place.above, ...Object.keys(this.#playbook.inputs ?? {})] : this.#allNames();
-    return this.#hint(name, [...own, ...local]);
+    return this.#hint(name, () => [...this.#ownNames(place), ...local]);
   }
 
-  #allNames(): readonly string[] {
+  #ownNames(place: NamePlace): readonly string[] {
+    if (place.at === "workload") return [...place.above, ...Object.keys(this.#playbook.inputs ?? {})];
     return [...this.#steps, ...this.#bare, ...this.#aliases.keys()];
   }
 }

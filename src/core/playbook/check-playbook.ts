@@ -31,7 +31,7 @@ export function checkInto(
   { unknownNames = "error", reservedNames = "error" }: CheckOptions = {},
 ): void {
   const places = new Places(sources);
-  const names = new PlaybookNames(playbook, (given, known) => found.hint(given, known));
+  const names = new PlaybookNames(playbook, (given, known) => (found.isFull ? "" : found.hint(given, known())));
   // Where an arc has a wrong name, its step only seems to be unreachable.
   const hasAllArcs = !found.has("unknown_step");
   for (const problem of checkNames(playbook, places, reservedNames)) found.add(problem);

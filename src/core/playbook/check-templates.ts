@@ -1,4 +1,6 @@
 /** Checks all templates of a compiled playbook: their syntax, their names, and their places in commands and SQL. */
+import { ShellPlaceError, shellPlaces } from "../template/shell.ts";
+import { checkSql, SqlPlaceError } from "../template/sql.ts";
 import {
   hasTemplate,
   namesOfTemplate,
@@ -159,6 +161,18 @@ function* checkText(
     if (found === null) continue;
     const severity = found.code === "unknown_name" && found.severity === "error" ? unknownNames : found.severity;
     yield { ...error(found.code, at(), found.message, use.offset), severity };
+  }
+  if (language === "shell" || language === "sql") yield* checkPlace(text, language, at);
+}
+
+function* checkPlace(text: string, language: "shell" | "sql", at: () => SourcePath): Generator<PlaybookProblem> {
+  try {
+    if (language === "shell") shellPlaces(text);
+    else checkSql(text);
+  } catch (cause) {
+    if (cause instanceof ShellPlaceError) yield error("shell_place", at(), cause.message, cause.offset);
+    else if (cause instanceof SqlPlaceError) yield error("sql_place", at(), cause.message, cause.offset);
+    else throw cause;
   }
 }
 

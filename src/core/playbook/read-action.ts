@@ -98,8 +98,12 @@ function readHttp({ reading, fields, part }: ActionPlace): ActionOf<"http"> {
     }
     if (name === "params" || (name === "body" && !isRead)) continue;
     for (const [key, each] of name === "headers" && isPlain(value) ? Object.entries(value) : [[null, value] as const]) {
-      if (isFilled(each)) continue;
       const path = key === null ? fields.at(name) : [...fields.at(name), key];
+      if (isFilled(each)) {
+        const isText = key !== null || name === "url" || name === "method" || name === "headers";
+        if (isText && typeof each !== "string") mustBeText(reading, path, name, each);
+        continue;
+      }
       checkPart(reading, path, name, () => {
         const one = key === null ? each : { [key]: each };
         checkHttpInput({ url: "http://host/", ...(name === "body" ? { method } : {}), [name]: one }, "");
@@ -107,6 +111,10 @@ function readHttp({ reading, fields, part }: ActionPlace): ActionOf<"http"> {
     }
   }
   return { type: "http", request, data: readData(fields, reading, part) };
+}
+
+function mustBeText(reading: DocumentReading, path: SourcePath, name: string, value: unknown): void {
+  reading.error("invalid_value", path, `${name}: must be text; got ${show(value)}`);
 }
 
 /** `path` is the place of the value, `name` the field that the error names. */
@@ -169,16 +177,35 @@ function readExec({ reading, fields, part }: ActionPlace): ActionOf<"exec"> {
       continue;
     }
     reading.from(`${part}.input.${name}`, fields.at(name));
-    input[name] = value;
-    if (name === "argv" && !Array.isArray(value)) {
-      reading.error("invalid_value", fields.at(name), `argv: must be a list; got ${show(value)}`);
+    input[name] = name === "argv" ? asArguments(value, fields.at(name), reading) : value;
+    if (isFilled(value)) {
+      if ((name === "stdin" || name === "cwd") && typeof value !== "string") {
+        mustBeText(reading, fields.at(name), name, value);
+      }
       continue;
     }
-    if (isFilled(value)) continue;
     const others = name === "fill" && !isFilled(fields.value("ports")) ? { ports: fields.value("ports") ?? [] } : {};
-    checkPart(reading, fields.at(name), name, () => checkExecInput({ argv: ["x"], ...others, [name]: value }, ""));
+    const only = { argv: ["x"], ...others, [name]: input[name] };
+    checkPart(reading, fields.at(name), name, () => checkExecInput(only, ""));
+  }
+  if (fields.has("stdin") && fields.has("input")) {
+    reading.error("invalid_value", fields.at("input"), "input: cannot be used together with stdin");
   }
   return { type: "exec", input, data: readData(fields, reading, part) };
+}
+
+/** Numbers become text. */
+function asArguments(value: unknown, path: SourcePath, reading: DocumentReading): readonly string[] {
+  if (!Array.isArray(value)) {
+    reading.error("invalid_value", path, `argv: must be a list; got ${show(value)}`);
+    return ["x"];
+  }
+  return value.map((each, index) => {
+    if (typeof each === "string") return each;
+    if (typeof each === "number") return `${each}`;
+    mustBeText(reading, [...path, index], "argv", each);
+    return "";
+  });
 }
 
 function readPostgres({ reading, fields, part }: ActionPlace): ActionOf<"postgres"> {

@@ -294,6 +294,7 @@ workflow:
         "5:84 invalid_value: headers: must be a name of letters, digits and -, as in content-type; got a name that cannot be sent",
         "6:16 invalid_value: connection: is missing; must be a name that workers have a connection for: letters, digits, _ and -, beginning with a letter",
         "6:16 invalid_value: command: is missing; must be text of 1 to 262144 characters, without NUL",
+        "6:16+0 sql_place: the command has no statement",
         '6:40 unknown_field: unknown field "comand" of a postgres step; did you mean "command"?',
         '6:60 invalid_value: on_error: must be "fail" or "continue"; got "foo"',
         '7:28 invalid_value: argv: must be a list; got "echo"',
@@ -383,7 +384,7 @@ workflow:
   - { step: lost, type: task, task: t }
 `,
       [
-        "5:7 inline_cycle: a cycle of steps that only route: r1, r2; add a step with a type, such as a wait",
+        '5:7 inline_cycle: a cycle of steps that only route: "r1", "r2"; add a step with a type, such as a wait',
         '10:5 join_in_cycle: "f" is in a cycle, and two branches from "c" can reach it at once; set mode: first there, or join: any here, or move the branches into a sub-playbook',
         '10:55 unknown_field: unknown field "whn" of an arc; did you mean "when"?',
         '11:37 invalid_value: join: is 5, but 2 arcs lead to "g"',
@@ -407,6 +408,34 @@ workflow:
         '5:14 invalid_value: finally: "c" is named twice',
         '7:37 invalid_value: next: "a" is in onFailure, whose steps run one after another; put the next step there',
         '8:37 invalid_value: next: "b" is in onFailure, whose steps run one after another; put the next step there',
+      ],
+    ],
+    [
+      "commands and SQL",
+      `inputs: { x: { type: string } }
+workflow:
+  - { step: a, type: shell, command: "echo {{ inputs.x }} '{{ inputs.x }}' \\"{{ inputs.x }}\\"; echo \`echo {{ inputs.x }}\`", next: b }
+  - { step: b, type: shell, command: "sh -c {{ inputs.x }}", next: c }
+  - { step: c, type: shell, command: "ls {{ inputs.x | raw }}", next: d }
+  - { step: d, type: postgres, connection: pg, command: "select {{ inputs.x }}, '{{ inputs.x }}'; select \\"{{ inputs.x }}\\"", next: e }
+  - { step: e, type: postgres, connection: pg, command: "{{ inputs.x }}", next: f }
+  - { step: f, type: postgres, connection: pg, command: "drop table {{ inputs.y }}", next: g }
+  - { step: g, type: exec, argv: [sleep, 5, [x], "{{ run.id }}"], stdin: ["{{ run.id }}"], input: 1, next: h }
+  - { step: h, type: http, url: ["{{ run.id }}"], headers: { a: ["{{ run.id }}"] } }
+`,
+      [
+        "6:29+66 shell_place: a value cannot be quoted in backticks; use $(…)",
+        "7:29+6 shell_place: a value cannot be quoted in the code of a shell",
+        "8:29+3 (warning) shell_raw: | raw pastes the value into the command as it is, so a value can run other commands",
+        "9:48+49 sql_place: a value cannot be in a name in quotes",
+        "10:48+0 sql_place: a value cannot be a whole statement, or begin one",
+        '11:48+14 unknown_name: unknown name "inputs.y"; did you mean "inputs.x"?',
+        "11:48+11 sql_place: a value cannot be in a statement that begins with drop; only in select, insert, update, delete, merge, values, with",
+        '12:45 invalid_value: argv: must be text; got ["x"]',
+        '12:67 invalid_value: stdin: must be text; got ["{{ run.id }}"]',
+        "12:92 invalid_value: input: cannot be used together with stdin",
+        '13:28 invalid_value: url: must be text; got ["{{ run.id }}"]',
+        '13:62 invalid_value: headers: must be text; got ["{{ run.id }}"]',
       ],
     ],
   ];

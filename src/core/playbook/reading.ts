@@ -4,10 +4,10 @@ import { asObject, isPlain, nearest } from "../check.ts";
 import { ConfigError, show } from "../errors.ts";
 import type { PlaybookProblem, ProblemCode, SourcePath } from "./problem.ts";
 
-/** Further problems are counted only. */
 export const MAX_PROBLEMS = 500;
 /** Comparisons of letters for "did you mean": a fraction of a second. */
 const NEAREST_WORK = 20_000_000;
+const MAX_MESSAGE = 600;
 const MAX_SHOWN_NAMES = 12;
 
 export class DocumentReading {
@@ -20,6 +20,11 @@ export class DocumentReading {
 
   get hasErrors(): boolean {
     return this.#hasErrors;
+  }
+
+  /** Further problems are counted only. */
+  get isFull(): boolean {
+    return this.#problems.length >= MAX_PROBLEMS;
   }
 
   has(code: ProblemCode): boolean {
@@ -45,14 +50,15 @@ export class DocumentReading {
   /** The same problem at the same place is reported once: a tool of the workbook may be used by many steps. */
   add(problem: PlaybookProblem): void {
     if (problem.severity === "error") this.#hasErrors = true;
-    if (this.#problems.length >= MAX_PROBLEMS) {
+    if (this.isFull) {
       this.#more += 1;
       return;
     }
-    const key = JSON.stringify([problem.code, problem.path, problem.offset, problem.message]);
+    const message = cutLine(problem.message);
+    const key = JSON.stringify([problem.code, problem.path, problem.offset, message]);
     if (this.#seen.has(key)) return;
     this.#seen.add(key);
-    this.#problems.push(problem);
+    this.#problems.push({ ...problem, message });
   }
 
   /** `; did you mean "process"?`, or nothing. Without a near name, a few known ones are listed with `list`. */
@@ -94,6 +100,12 @@ export class DocumentReading {
   from(part: string, path: SourcePath): void {
     this.sources.set(part, path);
   }
+}
+
+/** Names of a document can be long, and have line breaks. */
+function cutLine(text: string): string {
+  const line = text.replace(/[\r\n\t]+/g, " ");
+  return line.length > MAX_MESSAGE ? `${line.slice(0, MAX_MESSAGE - 3)}...` : line;
 }
 
 const PART = /^(?:\.([A-Za-z_$][\w$]*)|\[(\d{1,9})\]|\[("(?:[^"\\]|\\.)*")\])/;
