@@ -44,8 +44,8 @@ export const SessionRequestSchema = closed({
   queues: Type.Optional(
     orNull(Type.Array(Name, { minItems: 1, maxItems: 1_000, description: "Default: all of them." })),
   ),
-  // Runtimes and resources are labels too.
-  labels: Type.Optional({ ...Labels, maxProperties: 150 } as typeof Labels),
+  // Runtimes, connections and resources are labels too.
+  labels: Type.Optional({ ...Labels, maxProperties: 250 } as typeof Labels),
   host: Type.Optional(Type.String({ maxLength: 200 })),
   pid: Type.Optional(Type.Integer({ minimum: 0, maximum: 4_194_304_000 })),
   process: Type.Optional(

@@ -7,6 +7,8 @@ import { ConfigError } from "../errors.ts";
 export const CONNECTION_PREFIX = "connection/";
 
 const NAME = /^[a-z][a-z0-9_]{0,62}$/;
+/** Of one worker: each is a label of its session. */
+const MAX_CONNECTIONS = 100;
 export const CONNECTION_NAME = "1 to 63 letters, digits, - and _, the first a letter";
 export const CONNECTION_ADDRESS = "an address such as postgres://user:password@host/database";
 
@@ -34,7 +36,11 @@ export function connectionName(value: unknown, path: string): string {
 /** Addresses by name, from the options of a worker: `{ shop: "postgres://…" }`. */
 export function checkConnections(value: unknown, path: string): ReadonlyMap<string, string> {
   const connections = new Map<string, string>();
-  for (const [given, address] of Object.entries(asObject(value, path))) {
+  const entries = Object.entries(asObject(value, path));
+  if (entries.length > MAX_CONNECTIONS) {
+    throw new ConfigError({ path, given: entries.length, allowed: `at most ${MAX_CONNECTIONS} connections` });
+  }
+  for (const [given, address] of entries) {
     const name = connectionName(given, path);
     const at = fieldPath(path, given);
     if (connections.has(name)) {

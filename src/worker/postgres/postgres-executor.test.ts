@@ -205,8 +205,8 @@ describe("values", () => {
     const value = fc.array(part, { maxLength: 6 }).map((parts) => parts.join("").replaceAll("\0", "").toWellFormed());
     const values = fc.sample(value, { numRuns: rounds(10_000), seed: SEED });
     await shared.sql("create table hostile (n int, bare text, quoted text)");
-    for (let from = 0; from < values.length; from += 500) {
-      const some = values.slice(from, from + 500);
+    for (let from = 0; from < values.length; from += 300) {
+      const some = values.slice(from, from + 300);
       const rows = some.map((_, i) => `(${from + i}, {{ v[${i}] }}, '<{{ v[${i}] }}''{{ v[${i}] }}>')`);
       const command = `insert into hostile values ${rows.join(", ")} returning n, bare, quoted`;
       checkSql(command);
@@ -454,6 +454,11 @@ describe("a connection", () => {
       [[postgres], { a: "mysql://u:hunter22@h/db" }, /work\.connections\.a: must be an address such as/],
       [[postgres], { [secret]: secret }, /work\.connections: must be the name of a connection/],
       [[postgres], { "a-b": secret, A_B: secret }, /a_b exists already/],
+      [
+        [postgres],
+        Object.fromEntries(Array.from({ length: 101 }, (_, i) => [`c${i}`, secret])),
+        /at most 100 connections/,
+      ],
       [[http], { a: secret }, /connections require the task postgres/],
     ] as const) {
       const work = perdure.work([...tasks], { connections });
