@@ -62,6 +62,18 @@ export function runTests(bench: Bench): void {
     expect(await run.due()).toEqual([]);
   });
 
+  test("what the caller knows of a run is used at its revision only", async () => {
+    const { id } = await run.started([{}]);
+    await bench.amend(id, { kind: "cancel" });
+    const loaded = await run.load(id);
+    const known = (_: string, revision: number) => (revision === loaded.job.revision ? loaded : undefined);
+    expect(await run.runs.load([id], T0, known)).toEqual([loaded]);
+    await run.advance(id, { send: ["continue"] });
+    const [after] = await run.runs.load([id], T0, known);
+    expect(after?.job.revision).toBe(loaded.job.revision + 1);
+    expect(after?.messages).toMatchObject([{ kind: "continue" }]);
+  });
+
   test("an advance writes its steps, their jobs and what else it decided, and deletes what it read", async () => {
     const id = await run.submit({ retry: { budget: { tokens: 100 } } });
     const loaded = await run.load(id);

@@ -3,7 +3,7 @@
 import type { DueTimer, RunMessage, RunMessageKind } from "../../core/run/run.ts";
 import { MESSAGES } from "../run-row.ts";
 import type { DueRuns, DueRunsQuery } from "../store.ts";
-import { bigints } from "./arrays.ts";
+import { texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
 
@@ -11,6 +11,9 @@ import type { PgRow } from "./driver.ts";
 const WINDOW = 5_000;
 
 export interface UnreadOfRun {
+  /** Of the run's job. */
+  readonly no: number;
+  readonly revision: number;
   readonly messages: readonly RunMessage[];
   readonly hasMoreMessages: boolean;
   readonly timers: readonly DueTimer[];
@@ -43,13 +46,16 @@ export function inboxReader({ db, sql }: PostgresContext) {
        select job, min(at) as at, count(*) as messages from $s.inbox where kept = 0 and at < $3 group by job order by 2, 1 limit $2
      )`,
   );
+  // One statement, so that the revision is the one at which these messages were unread.
   const unreadOfRuns = sql(
     "run_unread",
-    `select m.job, m.no, m.kind, m.ref, m.at, m.body from unnest($1::bigint[]) as w (job) cross join lateral (
-       select job, no, kind, ref, at, body from $s.inbox where job = w.job and kept = 0 order by no limit ${MESSAGES + 1}) m
-     union all
-     select t.job, t.n, null, null, t.due_at, null from unnest($1::bigint[]) as w (job)
-       join $s.timer t on t.job = w.job and t.due_at + 0 <= $2`,
+    `select b.id, j.no, j.revision, m.no, m.kind, m.ref, m.at, m.body
+     from $s.submission b join $s.job j on j.no = b.job cross join lateral (
+       (select no, kind, ref, at, body from $s.inbox where job = j.no and kept = 0 order by no limit ${MESSAGES + 1})
+       union all
+       (select n, null, null, due_at, null from $s.timer where job = j.no and due_at + 0 <= $2
+        order by due_at, n limit ${MESSAGES})
+     ) m where b.id = any ($1::text[])`,
   );
 
   async function dueRuns({ now, limit, writtenBefore = Number.MAX_SAFE_INTEGER }: DueRunsQuery): Promise<DueRuns> {
@@ -68,20 +74,22 @@ export function inboxReader({ db, sql }: PostgresContext) {
     };
   }
 
-  /** By the number of the run's job; runs of which nothing is unread or due are missing. */
-  async function unreadOf(runs: readonly number[], now: number): Promise<ReadonlyMap<number, UnreadOfRun>> {
-    const byRun = new Map<number, { messages: RunMessage[]; timers: DueTimer[] }>();
-    for (const row of await db.read(unreadOfRuns, [bigints(runs), now])) {
-      const [job, no, kind, , at] = row;
-      const entry = byRun.get(job as number) ?? { messages: [], timers: [] };
-      byRun.set(job as number, entry);
+  /** By the run's id; runs of which nothing is unread or due are missing. */
+  async function unreadOf(ids: readonly string[], now: number): Promise<ReadonlyMap<string, UnreadOfRun>> {
+    const byRun = new Map<string, { no: number; revision: number; messages: RunMessage[]; timers: DueTimer[] }>();
+    for (const [id, job, revision, ...row] of await db.read(unreadOfRuns, [texts(ids), now])) {
+      const run = id as string;
+      const entry = byRun.get(run) ?? { no: job as number, revision: revision as number, messages: [], timers: [] };
+      byRun.set(run, entry);
+      const [no, kind, , at] = row;
       if (kind === null) entry.timers.push({ n: no as number, dueAt: at as number });
       else entry.messages.push(toMessage(row));
     }
     return new Map(
-      [...byRun].map(([job, { messages, timers }]) => [
-        job,
+      [...byRun].map(([id, { messages, timers, ...run }]) => [
+        id,
         {
+          ...run,
           messages: messages.sort((a, b) => a.no - b.no).slice(0, MESSAGES),
           hasMoreMessages: messages.length > MESSAGES,
           timers: timers.sort((a, b) => a.dueAt - b.dueAt || a.n - b.n),
@@ -98,7 +106,7 @@ function pageOf(rows: readonly PgRow[]): { found: number; read: number } {
   return { found: new Set(rows.map(([id]) => id)).size - 1, read: Number(read ?? 0) };
 }
 
-function toMessage([, no, kind, ref, at, body]: PgRow): RunMessage {
+function toMessage([no, kind, ref, at, body]: PgRow): RunMessage {
   return {
     no: no as number,
     kind: kind as RunMessageKind,

@@ -1,21 +1,23 @@
-/** Reads runs and their steps. The row of a run and the revision of its job come from one statement, and what the run must react
- *  to from a later one: what is missing there is found by the check of the revision when the advance is written. */
+/** Reads runs and their steps. What a run must react to and the revision of its job come from one statement; the rest is read after
+ *  it, and belongs to it if the revision is still the same. */
 
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
 import type { LoadedRun, StepEnd, StepRow, StoredOutput } from "../../core/run/run.ts";
 import { RUN_COLUMNS, STEP_CODES, STEP_COLUMN_NAMES, toRun, toStep } from "../run-row.ts";
-import type { RunStore, StepsQuery } from "../store.ts";
+import type { KnownRuns, RunStore, StepsQuery } from "../store.ts";
 import { toFacts, toFailure, toReason } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
-import { inboxReader } from "./inbox.ts";
+import { inboxReader, type UnreadOfRun } from "./inbox.ts";
 import { FAILED, RESULT } from "./read.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 
 const RUN_FROM = `$s.submission b join $s.job j on j.no = b.job join $s.run r on r.job = j.no join $s.run_data d on d.run = j.no
   join $s.playbook p on p.no = r.playbook`;
 const STEP_COLUMNS = STEP_COLUMN_NAMES.map((name) => `s.${name}`).join(", ");
+/** How often a run is read again that another engine advances meanwhile. */
+const TRIES = 3;
 /** Above the number of any step. */
 const MAX_N = 2 ** 31 - 1;
 const STEP_COUNT = STEP_COLUMN_NAMES.length;
@@ -92,30 +94,58 @@ export function runReads(context: PostgresContext): RunReads {
      order by s.n limit $2`,
   );
 
-  async function load(ids: readonly string[], now: number): Promise<(LoadedRun | null)[]> {
-    const rows = await db.read(runs, [texts(ids)]);
-    if (rows.length === 0) return ids.map(() => null);
-    const names = await learnRows(interned, rows);
-    const jobs = rows.map((row) => toJob(row, names));
-    const unread = await unreadOf(
-      jobs.map(({ no }) => no),
-      now,
-    );
-    const refs = [...unread].flatMap(([run, { messages }]) =>
-      messages.flatMap(({ kind, ref }) => (kind === "ended" && ref !== null ? [{ run, ref }] : [])),
-    );
-    const waits = [...unread].flatMap(([run, { timers }]) => timers.flatMap(({ n }) => (n === 0 ? [] : [{ run, n }])));
-    const found = await readSteps(refs, waits);
+  async function load(ids: readonly string[], now: number, known?: KnownRuns): Promise<(LoadedRun | null)[]> {
     const loaded = new Map<string, LoadedRun>();
-    jobs.forEach((job, i) => {
-      const mine = unread.get(job.no);
-      if (mine === undefined) return;
-      const { steps, ends } = found.get(job.no) ?? noSteps();
-      const run = toRun((rows[i] as PgRow).slice(COLUMN_COUNT), job.id, job.namespace);
-      const inOrder = [...steps.values()].sort((a, b) => a.n - b.n);
-      loaded.set(job.id, { job: toFacts(job), run, ...mine, steps: inOrder, ends });
-    });
+    let left = ids;
+    // Another engine may write a run between the two reads; what it leaves is due again soon in any case.
+    for (let tries = 0; left.length > 0 && tries < TRIES; tries++) left = await loadInto(loaded, left, now, known);
     return ids.map((id) => loaded.get(id) ?? null);
+  }
+
+  /** Returns the runs that have moved between the reads. */
+  async function loadInto(loaded: Map<string, LoadedRun>, ids: readonly string[], now: number, known?: KnownRuns) {
+    const unread = await unreadOf(ids, now);
+    if (unread.size === 0) return [];
+    const parts = new Map<string, RunAndJob>();
+    for (const [id, { revision }] of unread) {
+      const part = known?.(id, revision);
+      if (part !== undefined) parts.set(id, part);
+    }
+    const unknown = [...unread.keys()].filter((id) => !parts.has(id));
+    const [steps, read] = await Promise.all([stepsOf(unread), unknown.length === 0 ? [] : readRuns(unknown)]);
+    for (const part of read) parts.set(part.job.id, part);
+    const moved: string[] = [];
+    for (const [id, { no, revision, ...mine }] of unread) {
+      const part = parts.get(id);
+      if (part === undefined) continue; // pruned
+      if (part.job.revision !== revision) {
+        moved.push(id);
+        continue;
+      }
+      const found = steps.get(no) ?? noSteps();
+      const inOrder = [...found.steps.values()].sort((a, b) => a.n - b.n);
+      loaded.set(id, { job: part.job, run: part.run, ...mine, steps: inOrder, ends: found.ends });
+    }
+    return moved;
+  }
+
+  async function readRuns(ids: readonly string[]): Promise<RunAndJob[]> {
+    const rows = await db.read(runs, [texts(ids)]);
+    const names = await learnRows(interned, rows);
+    return rows.map((row) => {
+      const job = toFacts(toJob(row, names));
+      return { job, run: toRun(row.slice(COLUMN_COUNT), job.id, job.namespace) };
+    });
+  }
+
+  function stepsOf(unread: ReadonlyMap<string, UnreadOfRun>): Promise<Map<number, StepsOfRun>> {
+    const refs: { run: number; ref: string }[] = [];
+    const waits: { run: number; n: number }[] = [];
+    for (const { no: run, messages, timers } of unread.values()) {
+      for (const { kind, ref } of messages) if (kind === "ended" && ref !== null) refs.push({ run, ref });
+      for (const { n } of timers) if (n > 0) waits.push({ run, n });
+    }
+    return readSteps(refs, waits);
   }
 
   /** The rows that messages and timers are about, and the rows of their loops. */
@@ -179,10 +209,7 @@ export function runReads(context: PostgresContext): RunReads {
     variables: async (run) =>
       Object.fromEntries((await db.read(variablesOf, [run])).map(([name, value]) => [name as string, value as string])),
     async row(id) {
-      const [row] = await db.read(runs, [texts([id])]);
-      if (row === undefined) return null;
-      const job = toJob(row, await learnRows(interned, [row]));
-      return toRun(row.slice(COLUMN_COUNT), job.id, job.namespace);
+      return (await readRuns([id]))[0]?.run ?? null;
     },
     async steps({ run, after, limit, states, node, items = true }: StepsQuery) {
       const codes = states === undefined ? null : smallints(states.map((state) => STEP_CODES[state]));
@@ -191,6 +218,8 @@ export function runReads(context: PostgresContext): RunReads {
     openJobs: async (run, limit, upTo = MAX_N) => (await db.read(open, [run, limit, upTo])).map(([id]) => id as string),
   };
 }
+
+type RunAndJob = Pick<LoadedRun, "job" | "run">;
 
 interface StepsOfRun {
   readonly steps: Map<number, StepRow>;
