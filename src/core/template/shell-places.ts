@@ -3,6 +3,8 @@
  *  `eval`, `sh -c` and others. The same goes for a template after anything that shells read differently, or that this scan does
  *  not follow, so a wrong guess refuses and never pastes. For POSIX shells and bash. */
 
+import { CommandWords } from "./shell-words.ts";
+
 /** A place that can be quoted. */
 export type ShellPlace = "bare" | "single" | "double";
 
@@ -20,74 +22,6 @@ export class ShellRefusal extends Error {
 }
 
 const MAX_NESTED = 50;
-const SHELL = /(?:^|\/)(?:ba|da|z|k|mk|a|fi|c|tc|r)?sh$|^\$SHELL$|^\$BASH$/;
-/** Programs that pass the text after `-c` to a shell. */
-const SHELL_STARTERS: ReadonlySet<string> = new Set(["su", "runuser", "script", "flock", "sg"]);
-/** They evaluate their arguments: as commands, or in bash as arithmetic, which may hold commands. */
-const EVALUATORS: ReadonlySet<string> = new Set(["eval", "trap", "let", "declare", "typeset", "unset", "alias"]);
-const PRINTERS: ReadonlySet<string> = new Set(["echo", "printf"]);
-/** Of which `-v` names a variable. */
-const NAMERS: ReadonlySet<string> = new Set(["printf", "test", "["]);
-
-/** The words of a simple command, as far as they are constant. */
-class CommandWords {
-  #word: string | null = null;
-  #first: string | null = null;
-  #last = "";
-  #evaluator: string | null = null;
-  #startsShell = false;
-  #isCode = false;
-
-  get isWordStart(): boolean {
-    return this.#word === null;
-  }
-
-  add(text: string): void {
-    this.#word = (this.#word ?? "") + text;
-  }
-
-  /** Returns the word that ended. */
-  endWord(): string | null {
-    const word = this.#word;
-    if (word === null) return null;
-    const isOption = /^-[A-Za-z]+$/.test(word);
-    if (this.#isCode && !/^[-+]/.test(word)) this.#isCode = false;
-    else if (isOption && word.includes("c") && this.#startsShell) this.#isCode = true;
-    // A command that is not constant may be a shell.
-    const isVariable = this.#first === null && /[$\0]/.test(word);
-    if (isVariable || SHELL.test(word) || SHELL_STARTERS.has(word)) this.#startsShell = true;
-    this.#first ??= word;
-    if (EVALUATORS.has(word) && !PRINTERS.has(this.#first)) this.#evaluator ??= word;
-    this.#last = word;
-    this.#word = null;
-    return word;
-  }
-
-  end(): string | null {
-    const word = this.endWord();
-    [this.#first, this.#last, this.#evaluator] = [null, "", null];
-    this.#startsShell = false;
-    this.#isCode = false;
-    return word;
-  }
-
-  /** Standard input of a shell is code. */
-  hereString(): void {
-    this.endWord();
-    if (this.#startsShell) this.#isCode = true;
-  }
-
-  /** Why a template here would be code; null if it would not. */
-  refusal(): string | null {
-    const word = this.#word ?? "";
-    if (/^[A-Za-z_]\w*\[[^\]]*$/.test(word)) return "in the index of a variable";
-    if (this.#isCode) return "in the code of a shell";
-    if (/^-(?:[A-Za-z]*c|-command)/.test(word) && this.#startsShell) return "in the code of a shell";
-    if (this.#last === "-v" && NAMERS.has(this.#first ?? "")) return "in the name of a variable";
-    return this.#evaluator === null ? null : `after ${this.#evaluator}`;
-  }
-}
-
 /** The rest of the command has no templates. */
 class GaveUp extends Error {}
 
@@ -177,7 +111,7 @@ class ShellScanner {
     else if (char === "<") this.#input(words);
     else if (char === "#" && words.isWordStart) this.#comment();
     else if (/[ \t>]/.test(char)) {
-      this.#endWord(words.endWord(), isNested);
+      this.#endWord(char === ">" ? words.redirect() : words.endWord(), isNested);
       this.#at += 1;
     } else if (/[\n;&|()]/.test(char)) this.#separator(char, words, isNested);
     else {
@@ -196,8 +130,10 @@ class ShellScanner {
     const before = this.#char(-1);
     // `2>&1`, `>|file` and `&>file` are redirections, within a command.
     const isRedirection = (before === ">" || before === "<") && (char === "&" || (char === "|" && before === ">"));
-    if (isRedirection || (char === "&" && this.#char(1) === ">")) {
+    if (!isRedirection && char === "&" && this.#char(1) === ">") {
       this.#endWord(words.endWord(), isNested);
+    } else if (isRedirection) {
+      words.redirect();
     } else {
       this.#endWord(words.end(), isNested);
       if (char === "(" && this.#char(1) === "(") this.#giveUp("((");
@@ -329,13 +265,18 @@ class ShellScanner {
   }
 
   #input(words: CommandWords): void {
-    words.endWord();
     if (this.#char(1) !== "<") {
+      words.redirect();
       this.#at += 1;
     } else if (this.#char(2) === "<") {
       words.hereString();
       this.#at += 3;
-    } else this.#heredoc();
+    } else {
+      words.redirect();
+      this.#heredoc();
+      words.add("");
+      words.endWord();
+    }
   }
 
   #heredoc(): void {
