@@ -150,6 +150,17 @@ export function runTests(bench: Bench): void {
     expect(await run.runs.steps({ run: id, after: 0, limit: 9 })).toMatchObject([{ node: "a" }]);
   });
 
+  test("many advances that start many steps are written, in the order of the list", async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < 5; i++) ids.push(await run.submit());
+    const loaded = (await run.runs.load(ids, T0)).flatMap((one) => one ?? []);
+    const start = Array.from({ length: 400 }, (_, item) => ({ node: "l", item }));
+    const writes = loaded.map((one, i) => writeOf(one, { start: start.slice(0, 400 - i) }));
+    const answers = await run.runs.advance([...writes, ...writes.slice(0, 1)], T0);
+    expect(answers.map(({ status }) => status)).toEqual([...ids.map(() => "written"), "moved"]);
+    for (const [i, id] of ids.entries()) expect((await run.row(id)).made).toBe(400 - i);
+  });
+
   test("a bad write is refused as a whole, beside others", async () => {
     const { id } = await run.started([{}]);
     await work();

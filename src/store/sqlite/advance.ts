@@ -149,7 +149,30 @@ export function advanceVerb(context: SqliteContext): SqliteVerb<SqliteAdvanceIte
   }
 
   // After reports, commands and submits, before claims: a turn's steps are claimed in the same transaction.
-  return { order: 4, run };
+  return { order: 4, run, weight: ({ write }) => costOf(write) };
+}
+
+/** Rows of one call, so that a group of calls does not block the event loop for long. */
+const MAX_CALL_ROWS = 1_000;
+
+/** In calls of bounded size: one advance may start hundreds of steps. */
+export function advanceCalls(writes: readonly AdvanceWrite[]): AdvanceWrite[][] {
+  const calls: AdvanceWrite[][] = [];
+  let left = 0;
+  for (const write of writes) {
+    const cost = costOf(write);
+    if (cost > left) {
+      calls.push([]);
+      left = MAX_CALL_ROWS;
+    }
+    calls.at(-1)?.push(write);
+    left -= cost;
+  }
+  return calls;
+}
+
+function costOf({ jobs, made, changed }: AdvanceWrite): number {
+  return 1 + jobs.length + (made.length + changed.length) / 4;
 }
 
 function refusedStep(run: string, answer: Exclude<InsertAnswer, { readonly status: "inserted" }>): PerdureError {

@@ -13,7 +13,7 @@ export function dueReader({ db }: SqliteContext): (query: DueRunsQuery) => DueRu
   const unread = db.prepare("select job, at from inbox where kept = 0 order by no");
   const timers = db.prepare("select job, due_at from timer indexed by timer_due where due_at <= ? order by due_at");
   const next = db.prepare("select due_at from timer indexed by timer_due where due_at > ? order by due_at limit 1");
-  const idOf = db.prepare("select id from job where no = ?");
+  const idOf = db.prepare("select j.id from run r cross join job j on j.no = r.job where r.job = ?");
   for (const statement of [unread, timers, next, idOf]) statement.setReturnArrays(true);
 
   return ({ now, limit, writtenBefore = Number.POSITIVE_INFINITY }) => {

@@ -1,6 +1,6 @@
 /** The runs of playbooks: their verbs together. */
 import type { RunStore } from "../store.ts";
-import { advanceVerb } from "./advance.ts";
+import { advanceCalls, advanceVerb } from "./advance.ts";
 import type { SqliteCalls } from "./calls.ts";
 import type { SqliteContext } from "./context.ts";
 import { dueReader, runLoader } from "./inbox.ts";
@@ -17,11 +17,15 @@ export function runStore(context: SqliteContext, read: SqliteReader, calls: Sqli
   return {
     due: (query) => calls.answer(() => due(query)),
     load: (ids, now, known) => calls.answer(() => load(ids, now, known)),
-    advance: (writes, now) =>
-      calls.submit(
-        advance,
-        writes.map((write) => ({ write, now })),
-      ),
+    async advance(writes, now) {
+      const parts = advanceCalls(writes).map((some) =>
+        calls.submit(
+          advance,
+          some.map((write) => ({ write, now })),
+        ),
+      );
+      return (await Promise.all(parts)).flat();
+    },
     outputs: (run, rows) => calls.answer(() => steps.outputs(run, rows)),
     items: (run, loop, chars) => calls.answer(() => steps.items(run, loop, chars)),
     list: (run, loop) => calls.answer(() => steps.list(run, loop)),

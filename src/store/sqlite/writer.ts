@@ -37,11 +37,14 @@ export interface SqliteVerb<Item, Answer> {
   run(items: readonly Item[]): Answer[];
   /** The answer for an item that the store rejects; without it the call is rejected. */
   refuse?(item: Item, error: unknown): Answer;
+  /** How many usual items this one costs; without it, each is one. */
+  weight?(item: Item): number;
 }
 
 interface WriteCall {
   readonly verb: SqliteVerb<unknown, unknown>;
   readonly items: readonly unknown[];
+  readonly weight: number;
   readonly answers: unknown[];
   error: unknown;
   resolve(answers: unknown[]): void;
@@ -109,6 +112,7 @@ export class Writer {
       this.#queue.push({
         verb: verb as unknown as SqliteVerb<unknown, unknown>,
         items,
+        weight: weightOf(verb, items),
         answers: new Array(items.length),
         error: null,
         resolve: resolve as (answers: unknown[]) => void,
@@ -205,11 +209,11 @@ export class Writer {
   }
 
   #take(): WriteCall[] {
-    let items = 0;
+    let weight = 0;
     let count = 0;
     for (const call of this.#queue) {
-      if (count > 0 && items + call.items.length > MAX_GROUP_ITEMS) break;
-      items += call.items.length;
+      if (count > 0 && weight + call.weight > MAX_GROUP_ITEMS) break;
+      weight += call.weight;
       count += 1;
     }
     return this.#queue.splice(0, count).sort((a, b) => a.verb.order - b.verb.order);
@@ -306,6 +310,10 @@ function runPieces(pieces: readonly WritePiece[]): unknown[][] {
     i = end;
   }
   return answers;
+}
+
+function weightOf<Item>({ weight }: SqliteVerb<Item, unknown>, items: readonly Item[]): number {
+  return weight === undefined ? items.length : items.reduce((sum, item) => sum + weight(item), 0);
 }
 
 function itemsOf({ call, from, to }: WritePiece): readonly unknown[] {
