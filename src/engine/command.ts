@@ -4,6 +4,7 @@
 import { PerdureError } from "../core/errors.ts";
 import { type Command, decideCommand } from "../core/job/command.ts";
 import { isTerminal, type Job } from "../core/job/job.ts";
+import { RUN_KIND } from "../core/playbook/playbook.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { AmendAnswer, JobRow } from "../store/store.ts";
 import { endOrphans } from "./lost-attempts.ts";
@@ -62,6 +63,8 @@ export async function command(parts: EngineParts, jobId: string, given: Command)
       if (job.state === "running" && job.worker !== null) hub.cancelAsked(job.worker, jobId, job.attempt);
       if (wanted.kind === "cancel") parts.childSignals.cancelled();
       if (job.parentId !== null && isTerminal(job.state)) parts.childSignals.mayContinue([job.parentId]);
+      if (job.kind === RUN_KIND) parts.runSignals.mayGoOn([jobId]);
+      if (job.runId !== null && isTerminal(job.state)) parts.runSignals.mayGoOn([job.runId]);
       hub.written.fire();
       if (wanted.kind === "cancel" && (await endOrphans(parts, [job])).has(jobId)) return ended(parts, jobId);
       return { changed: true, message: null, job: await shown(parts, job) };

@@ -27,9 +27,12 @@ import { type EngineFeedOptions, eventFeed } from "./event-feed.ts";
 import { Hub } from "./hub.ts";
 import { DEFAULTS } from "./limits.ts";
 import type { EngineOptions, EngineParts } from "./parts.ts";
+import { Playbooks } from "./playbooks/playbooks.ts";
 import { Pruner } from "./pruner.ts";
 import { eachEvent } from "./read-job.ts";
 import { Reaper } from "./reaper.ts";
+import { RunService } from "./runs/run-service.ts";
+import { Runs } from "./runs/runs.ts";
 import {
   checkUsage,
   drainSession,
@@ -49,11 +52,16 @@ import { newUpload, readUpload, writeUpload } from "./upload.ts";
 import { type WaitForAnyOptions, waitForAny, waitForEnd } from "./wait-for-end.ts";
 
 export class Engine {
+  /** Runs of playbooks. */
+  readonly runs: Runs;
+  /** The catalog, and the definitions of runs. */
+  readonly playbooks: Playbooks;
   readonly #parts: EngineParts;
   readonly #reaper: Reaper;
   readonly #pruner: Pruner;
   readonly #changePoller: ChangePoller;
   readonly #childSweeper: ChildSweeper;
+  readonly #runService: RunService;
   readonly #unwatch: () => void;
 
   constructor(options: EngineOptions) {
@@ -61,10 +69,22 @@ export class Engine {
       mayContinue: (parents: Iterable<string>) => this.#childSweeper.mayContinue(parents),
       cancelled: () => this.#childSweeper.cancelled(),
     };
+    const runSignals = { mayGoOn: (runs: Iterable<string>) => this.#runService.mayGoOn(runs) };
     const defaults = new TaskDefaults(options.store, options.clock);
     const { storeState = new StoreState(options) } = options;
-    this.#parts = { leaseMs: DEFAULTS.lease, ...options, hub: new Hub(), childSignals, defaults, storeState };
+    this.#parts = {
+      leaseMs: DEFAULTS.lease,
+      ...options,
+      hub: new Hub(),
+      childSignals,
+      runSignals,
+      defaults,
+      storeState,
+    };
     this.#childSweeper = new ChildSweeper(this.#parts);
+    this.playbooks = new Playbooks(this.#parts);
+    this.#runService = new RunService(this.#parts, this.playbooks);
+    this.runs = new Runs(this.#parts, this.playbooks, this.#runService);
     this.#reaper = new Reaper(this.#parts);
     this.#changePoller = new ChangePoller(this.#parts);
     this.#pruner = new Pruner(
@@ -95,11 +115,18 @@ export class Engine {
     this.#pruner.start();
     this.#changePoller.start();
     this.#childSweeper.start();
+    this.#runService.start();
   }
 
   async stop(): Promise<void> {
     this.#unwatch();
-    await Promise.all([this.#reaper.stop(), this.#pruner.stop(), this.#changePoller.stop(), this.#childSweeper.stop()]);
+    await Promise.all([
+      this.#reaper.stop(),
+      this.#pruner.stop(),
+      this.#changePoller.stop(),
+      this.#childSweeper.stop(),
+      this.#runService.stop(),
+    ]);
   }
 
   submit(items: readonly SubmitItem[], client?: TransactionClient): Promise<SubmitAnswer[]> {

@@ -1,6 +1,8 @@
 /** The options of an engine, and the parts that its files share. Types only, so that those files need not import each other. */
 
+import type { LocatedProblem } from "../core/api/playbooks.ts";
 import type { Mutable } from "../core/check.ts";
+import type { ReadPlaybook } from "../core/playbook/problem.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { FieldLog } from "../lib/log.ts";
 import type { Blobs } from "../store/blobs.ts";
@@ -44,6 +46,18 @@ export interface EngineOptions {
   readonly storeState?: StoreState;
   /** Called with what this engine does. */
   readonly observer?: EngineObserver;
+  /** Reads playbooks of any format; without it, none can be started from a text. */
+  readonly readPlaybook?: PlaybookReader;
+}
+
+/** Never throws for a mistake in the text. `file` is for messages. */
+export type PlaybookReader = (
+  given: { readonly source: string; readonly file?: string } | { readonly document: object },
+) => PlaybookReading;
+
+/** A playbook that was read, with the places of its problems. */
+export interface PlaybookReading extends Omit<ReadPlaybook, "problems"> {
+  readonly problems: readonly LocatedProblem[];
 }
 
 /** Where ends, waits and cancels of children are reported. */
@@ -52,6 +66,12 @@ export interface ChildSignals {
   mayContinue(parents: Iterable<string>): void;
   /** A job was cancelled that may have children. */
   cancelled(): void;
+}
+
+/** Where it is reported that something happened to runs. */
+export interface RunSignals {
+  /** A step of theirs has ended, or a command was given to them. */
+  mayGoOn(runs: Iterable<string>): void;
 }
 
 /** What workers publish for their tasks, for submits by name. */
@@ -66,5 +86,6 @@ export interface EngineParts extends EngineOptions {
   readonly leaseMs: number;
   readonly storeState: StoreState;
   readonly childSignals: ChildSignals;
+  readonly runSignals: RunSignals;
   readonly defaults: PublishedDefaultsReader;
 }

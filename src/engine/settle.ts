@@ -40,6 +40,7 @@ export async function settle(
   const now = at ?? clock.now();
   // Parents of children that end, and jobs that begin to wait: written or not, checking them costs little.
   let mayContinue: string[] | null = null;
+  let runs: Set<string> | null = null;
   // The end of a job that takes cpu or memory frees capacity that others wait for.
   let freesCapacity = false;
   const decide = (job: Job, report: Report, held: AttemptLease) => {
@@ -47,6 +48,11 @@ export async function settle(
     const { state } = settlement.next;
     // A session that ran a suspect may take other jobs again.
     freesCapacity ||= takesResources(job.labels) || job.streak >= SUSPECT_STREAK;
+    if (job.runId !== null && isTerminal(state)) {
+      runs ??= new Set();
+      runs.add(job.runId);
+      return settlement;
+    }
     const waits = state === "blocked" ? job.id : isTerminal(state) ? job.parentId : null;
     if (waits !== null) {
       mayContinue ??= [];
@@ -71,6 +77,7 @@ export async function settle(
   if (ready) hub.ready.fire();
   hub.written.fire();
   if (mayContinue !== null) parts.childSignals.mayContinue(mayContinue);
+  if (runs !== null) parts.runSignals.mayGoOn(runs);
   notifyObserver(parts, (observer) => {
     const settled = settledAttempts(reports, answers);
     if (settled.length > 0) observer.settled?.(settled);

@@ -6,7 +6,7 @@ import { RESOURCE_PREFIX } from "../core/input/resources.ts";
 import { actionName, rowName } from "../core/job/job-name.ts";
 import { DEFAULT_PRIORITY, NO_LABELS, submitJob } from "../core/job/lifecycle.ts";
 import { checkedName } from "../core/names.ts";
-import type { Policy } from "../core/policy/policy.ts";
+import { RUN_KIND } from "../core/playbook/playbook.ts";
 import { nextTurn } from "../lib/clock.ts";
 import { jsonDepth } from "../lib/json-text.ts";
 import { isOver } from "../lib/text.ts";
@@ -24,6 +24,7 @@ import { toEngineTime } from "./command.ts";
 import { LIMITS } from "./limits.ts";
 import { notifyObserver, type ObservedJob, observed } from "./observer.ts";
 import type { EngineParts } from "./parts.ts";
+import { policyHash } from "./policy-hash.ts";
 import type { SubmitAnswer, SubmitItem } from "./submit-item.ts";
 import { checkUpload, dropUploads } from "./upload.ts";
 
@@ -90,6 +91,7 @@ async function submitList(
     try {
       const refusal = uploads?.get(i);
       if (refusal !== undefined) throw refusal;
+      if (item.kind === RUN_KIND) throw reservedKind();
       jobs.push(newJob(parts, item, now, parents));
       places.push(i);
     } catch (error) {
@@ -135,6 +137,12 @@ async function submitList(
   }
   for (const i of badly) answers[i] = await afterRedrive(parts, items[i] as SubmitItem, answers[i] as SubmitAnswer);
   return answers;
+}
+
+/** Its jobs are runs, which have a definition. */
+function reservedKind(): ConfigError {
+  const problem = `${show(RUN_KIND)} is reserved for runs of playbooks`;
+  return new ConfigError({ path: "kind", given: RUN_KIND, problem, fix: "start a run, or use another kind" });
 }
 
 function newJobs(jobs: readonly NewJob[], stored: readonly InsertAnswer[]): ObservedJob[] {
@@ -190,7 +198,7 @@ function refused(code: ErrorCode, message: string): SubmitAnswer {
   return { status: "refused", error: new PerdureError(code, message) };
 }
 
-function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Parents | null): NewJob {
+export function newJob(parts: EngineParts, item: SubmitItem, now: number, parents: Parents | null): NewJob {
   const namespace = checkedName(item.namespace ?? "default", "namespace");
   const queue = checkedName(item.queue ?? "default", "queue");
   const kind = checkedName(item.kind, "kind");
@@ -315,7 +323,7 @@ function checkedTags(tags: readonly string[]): readonly string[] {
   return [...new Set(tags.map((tag, i) => checkedName(tag, `tags[${i}]`)))];
 }
 
-function checkedPayload(payload: string): string {
+export function checkedPayload(payload: string): string {
   if (isOver(payload, LIMITS.payloadBytes)) {
     const message = `payload: over the limit of ${LIMITS.payloadBytes} bytes; store the data elsewhere and submit its address`;
     throw new PerdureError("invalid_payload", message, { path: "payload" });
@@ -343,15 +351,4 @@ function bodyHash(kind: string, queue: string, payload: string): string {
     .update(JSON.stringify([kind, queue]))
     .update(payload)
     .digest("base64url");
-}
-
-const hashes = new WeakMap<Policy, string>();
-
-function policyHash(policy: Policy): string {
-  let hash = hashes.get(policy);
-  if (hash === undefined) {
-    hash = createHash("sha256").update(JSON.stringify(policy)).digest("base64url");
-    hashes.set(policy, hash);
-  }
-  return hash;
 }

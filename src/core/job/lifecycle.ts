@@ -8,6 +8,7 @@ import { type Counters, type Decision, decide } from "../decision/decide.ts";
 import { type Failure, lineBeside } from "../decision/failure.ts";
 import { matchLine } from "../decision/match.ts";
 import type { Outcome } from "../decision/outcome.ts";
+import { RUN_KIND } from "../playbook/playbook.ts";
 import type { PolicySources } from "../policy/policy-sources.ts";
 import type { Report } from "../worker-protocol.ts";
 import { type AttemptEndData, EVENT_FORMAT, type JobEventBody, type StoredDecision } from "./event.ts";
@@ -218,7 +219,7 @@ export function submittedText(data: SubmittedBody["data"]): string {
   return `{"v":${v},"state":"${state}","runAt":${runAt},"expiresAt":${expiresAt},${common.text}`;
 }
 
-/** The submit of a job. Default values are not written: most jobs have no labels, deadline or timeout.
+/** The submit of a job; one that is a run waits until the run has ended. Default values are not written: most jobs have no labels, deadline or timeout.
  *  @example
  *  const facts = { kind: "demo", queue: "default", namespace: "default", runAt: 0, expireInMs: null, policy: resolvePolicy(3) };
  *  const { next } = submitJob(facts, 0); */
@@ -234,7 +235,7 @@ export function submitJob(
   const { labels = NO_LABELS, priority = DEFAULT_PRIORITY, timeoutMs = null, deadlineAt = null } = job;
   const data: Mutable<SubmittedBody["data"]> = {
     v: EVENT_FORMAT,
-    state: "queued",
+    state: job.kind === RUN_KIND ? "blocked" : "queued",
     runAt: job.runAt,
     expiresAt: job.expireInMs === null ? null : job.runAt + job.expireInMs,
     kind: job.kind,

@@ -16,6 +16,7 @@ export const PROBLEM_CODES = [
   "reserved_name",
   "unknown_step",
   "unknown_name",
+  "unknown_playbook",
   "unreachable",
   "inline_cycle",
   "join_in_cycle",

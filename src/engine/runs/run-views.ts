@@ -1,0 +1,156 @@
+/** Runs and their steps as people see them. */
+import type { RunInfo, RunStatus, RunsFilter, StepInfo, StepsPage } from "../../core/api/runs.ts";
+import type { Failure } from "../../core/decision/failure.ts";
+import type { Job, JobState } from "../../core/job/job.ts";
+import { checkJobsFilter, type JobConditions } from "../../core/job/jobs-filter.ts";
+import { type Playbook, type PlaybookStep, RUN_KIND, type StepType } from "../../core/playbook/playbook.ts";
+import { isOpen, type RunRow, type StepRow, type StoredOutput } from "../../core/run/run.ts";
+import { parseRunData } from "../../core/run/run-data.ts";
+import { outputOf } from "../../core/run/step-output.ts";
+import type { JobRow, Store } from "../../store/store.ts";
+import type { Playbooks } from "../playbooks/playbooks.ts";
+
+const STATES: Readonly<Record<RunStatus, readonly JobState[]>> = {
+  running: ["queued", "running", "blocked"],
+  succeeded: ["succeeded"],
+  failed: ["failed"],
+  cancelled: ["cancelled"],
+};
+
+/** The jobs that are these runs. */
+export function jobsOfRuns({ state, playbook, ...rest }: RunsFilter): JobConditions {
+  const states = state === undefined ? undefined : typeof state === "string" ? [state] : state;
+  return checkJobsFilter({
+    ...rest,
+    kind: RUN_KIND,
+    ...(playbook === undefined ? {} : { action: playbook }),
+    ...(states === undefined ? {} : { state: states.flatMap((one) => STATES[one]) }),
+  });
+}
+
+export async function runInfo(
+  { runs }: Pick<Store, "runs">,
+  playbooks: Playbooks,
+  job: JobRow,
+  run: RunRow,
+): Promise<RunInfo> {
+  const { name, path } = await playbooks.load(run.playbook);
+  const { inputs, workload } = parseRunData(run.data);
+  const n = job.state === "failed" ? (run.state.end?.step ?? run.state.broken[0] ?? null) : null;
+  const [failed] = n === null ? [] : await runs.steps({ run: run.id, after: n - 1, limit: 1 });
+  return {
+    id: job.id,
+    namespace: job.namespace,
+    name: job.name,
+    playbook: { name, path, version: versionIn(job.payload, run.playbook), hash: run.playbook },
+    state: statusOf(job.state),
+    phase: run.phase,
+    reason: job.reason,
+    failure: job.state === "failed" ? run.failure : null,
+    failedStep: failed?.node ?? null,
+    openSteps: run.open,
+    madeSteps: run.made,
+    chapter: job.chapter,
+    key: job.key,
+    tags: job.tags,
+    queue: job.queue,
+    priority: job.priority,
+    annotations: job.annotations,
+    parentId: job.runId,
+    input: inputs,
+    workload,
+    result: job.state === "succeeded" && run.result !== null ? (JSON.parse(run.result) as unknown) : undefined,
+    submittedAt: job.submittedAt,
+    finishedAt: job.finishedAt,
+    deadlineAt: run.deadlineAt,
+    cancelRequestedAt: job.cancelRequestedAt,
+  };
+}
+
+function statusOf(state: JobState): RunStatus {
+  return state === "succeeded" || state === "failed" || state === "cancelled" ? state : "running";
+}
+
+/** The version that it was started from, unless it was redriven with another definition. */
+function versionIn(payload: string, hash: string): number | null {
+  const { playbook } = (JSON.parse(payload) ?? {}) as { playbook?: { version?: unknown; hash?: unknown } };
+  return playbook?.hash === hash && typeof playbook.version === "number" ? playbook.version : null;
+}
+
+/** A page of outputs. */
+const OUTPUT_CHARS = 8_388_608;
+
+export async function stepInfos(
+  { runs, facts, children }: Pick<Store, "runs" | "facts" | "children">,
+  playbook: Playbook,
+  run: string,
+  page: StepsPage & { readonly after: number; readonly limit: number },
+): Promise<StepInfo[]> {
+  const { after, limit, states, step: node, items, outputs = false } = page;
+  const rows = await runs.steps({
+    ...{ run, after, limit },
+    ...(states === undefined ? {} : { states }),
+    ...(node === undefined ? {} : { node }),
+    ...(items === false ? { items } : {}),
+  });
+  const ids = rows.flatMap(({ job }) => (job === null ? [] : [job]));
+  const jobs = new Map((await facts(ids)).flatMap((job) => (job === null ? [] : [[job.id, job] as const])));
+  const read = rows.filter(({ state }) => !isOpen(state) && (outputs || hasFailed(state))).map(({ n }) => n);
+  const stored = new Map((read.length === 0 ? [] : await runs.outputs(run, read)).map((one) => [one.step.n, one]));
+  const retried = [...jobs.values()].filter(({ state, attempt }) => attempt > 0 && !isEnded(state)).map(({ id }) => id);
+  const failures = new Map<string, Failure | null>();
+  if (retried.length > 0)
+    for (const [i, one] of (await children.failures(retried)).entries()) failures.set(retried[i] as string, one);
+  const types = new Map(playbook.steps.map((step) => [step.name, step] as const));
+  const found: StepInfo[] = [];
+  let chars = 0;
+  for (const row of rows) {
+    const job = row.job === null ? null : (jobs.get(row.job) ?? null);
+    const one = stored.get(row.n);
+    const failure = one?.failure ?? (row.job === null ? null : (failures.get(row.job) ?? null));
+    const step = types.get(row.node);
+    const info = stepInfo(row, job, step?.action?.type ?? null, failure === null ? null : { ...failure, stack: null });
+    found.push(outputs && one !== undefined ? { ...info, output: await shownOutput(runs, run, step, one) } : info);
+    chars += one?.result?.length ?? 0;
+    if (outputs && chars > OUTPUT_CHARS) break;
+  }
+  return found;
+}
+
+/** The items of a loop are together its output. */
+async function shownOutput(runs: Store["runs"], run: string, step: PlaybookStep | undefined, one: StoredOutput) {
+  if (step === undefined) return null; // of an earlier definition
+  if (step.loop === null) return outputOf(step, one).value;
+  if (one.step.item >= 0) return outputOf({ ...step, loop: null }, one).value;
+  return outputOf(step, one, await runs.items(run, one.step.n, OUTPUT_CHARS)).value;
+}
+
+function hasFailed(state: StepRow["state"]): boolean {
+  return state === "failed" || state === "handled" || state === "cancelled";
+}
+
+function isEnded(state: JobState): boolean {
+  return state === "succeeded" || state === "failed" || state === "cancelled";
+}
+
+function stepInfo(row: StepRow, job: Job | null, type: StepType | null, failure: Failure | null): StepInfo {
+  return {
+    n: row.n,
+    step: row.node,
+    type,
+    visit: row.visit,
+    item: row.item < 0 ? null : row.item,
+    try: row.try,
+    state: row.state,
+    job: row.job,
+    jobState: job?.state ?? null,
+    attempt: job?.attempt ?? 0,
+    maxAttempts: job?.policy.maxAttempts ?? null,
+    nextRunAt: job?.state === "queued" ? job.runAt : null,
+    reason: job?.reason ?? null,
+    failure,
+    waitsUntil: row.state === "waiting" ? row.due : null,
+    startedAt: row.at,
+    endedAt: row.endedAt,
+  };
+}
