@@ -2,6 +2,8 @@
  *  this one. */
 
 import { checkFeed } from "../core/api/events.ts";
+import type { PlaybooksApi } from "../core/api/playbooks.ts";
+import type { RunsApi } from "../core/api/runs.ts";
 import { checkGrace } from "../core/api/workers.ts";
 import type { Perdure } from "../core/api.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -12,9 +14,10 @@ import { embeddedJobs } from "./jobs.ts";
 import type { LocalWorkerParts } from "./local-worker.ts";
 import { type EmbeddedParts, readRow } from "./parts.ts";
 import { embeddedQueues } from "./queues.ts";
+import { embeddedRuns } from "./runs.ts";
 import { embeddedWorkers } from "./workers.ts";
 
-export interface EmbeddedPerdure extends Perdure {
+export interface EmbeddedPerdure extends Perdure, RunsApi, PlaybooksApi {
   /** The time of the clock that the instants of this store come from. */
   storeNow(): number;
 }
@@ -48,6 +51,7 @@ export function embeddedPerdure(parts: EmbeddedParts, closeEngine: () => Promise
     ...embeddedJobs(parts),
     ...embeddedCommands(parts),
     ...embeddedQueues(parts),
+    ...embeddedRuns(parts),
     ...embeddedWorkers(parts, running, checkOpen),
 
     events: (options = {}) => engine.events(checkFeed(options)),

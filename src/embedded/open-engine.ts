@@ -12,6 +12,7 @@ import { openStore } from "../store/open.ts";
 import type { Store } from "../store/store.ts";
 import { hasEnded, isOfThisBoot, processName } from "../worker/process-proof.ts";
 import { localClock, type MachineBoot, thisBoot, wallMark } from "./local-clock.ts";
+import { playbookReader } from "./playbook-reader.ts";
 import { storeClock } from "./store-clock.ts";
 
 /** What tests replace, beside the options. */
@@ -32,6 +33,8 @@ export interface EngineSetup<Outputs extends Blobs = Blobs>
   readonly schema: string | undefined;
   readonly connections: number | undefined;
   readonly log: Log;
+  /** Step types of playbooks beside the built-in ones, with the kinds of their jobs. */
+  readonly tools?: Readonly<Record<string, string>> | undefined;
   /** Where attempts leave their files; called when the store is open. */
   readonly outputs: (store: Store) => Outputs | Promise<Outputs>;
 }
@@ -62,6 +65,7 @@ export async function openEngine<Outputs extends Blobs>(
     retention,
     keyWindowMs,
     observer,
+    tools,
   } = wish;
   const { clock: base, random, boot = null, wrapStore, wrapOutputs } = ambient ?? hostEnvironmentOf(systemClock);
   const newSecret = () => randomBytes(24).toString("base64url");
@@ -77,6 +81,7 @@ export async function openEngine<Outputs extends Blobs>(
     const engine = new Engine({
       ...{ store, clock, random, newId, log, storeState, name: `${hostname()}-${process.pid}`, isGone: hasEnded },
       process: { host: hostname(), pid: process.pid, process: processName() },
+      readPlaybook: playbookReader(tools),
       isOver: (other) => (isOfThisBoot(other) ? hasEnded(other) : null),
       outputs: wrapOutputs === undefined ? outputs : wrapOutputs(outputs),
       ...(retention === undefined ? {} : { retention }),

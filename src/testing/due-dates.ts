@@ -86,6 +86,14 @@ export class DueDates {
         changed(commands.map(({ jobId }) => jobId));
         return answers;
       },
+      runs: {
+        ...store.runs,
+        advance: async (writes, now) => {
+          const answers = await store.runs.advance(writes, now);
+          changed(writes.flatMap(({ run, jobs }) => [run, ...jobs.map(({ id }) => id)]));
+          return answers;
+        },
+      },
       queues: {
         ...store.queues,
         setPaused: async (namespace, queue, paused, now, by) => {

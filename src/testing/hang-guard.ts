@@ -2,6 +2,7 @@
  *  advice. */
 
 import type { JobHandle, SubmitManyAnswer } from "../core/api/jobs.ts";
+import type { RunHandle, RunsApi } from "../core/api/runs.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { AnyTask, SubmitOptions } from "../core/task/task.ts";
 import type { WorkerHandle } from "../core/task/work-options.ts";
@@ -98,9 +99,12 @@ export function fakedTimers(): string {
 // Wraps the library for a test: calls that would wait forever while the clock stands still are guarded, and `close`
 // moves the clock as far as closing needs.
 
-export function guardedPerdure(perdure: Perdure, guard: HangGuard, close: Perdure["close"]): Perdure {
+export function guardedPerdure<T extends Perdure & RunsApi>(perdure: T, guard: HangGuard, close: T["close"]): T {
+  const runOf = <Output>(run: RunHandle<Output>) => guardedRun(run, guard);
   const handleOf = <Output>(job: JobHandle<Output>) => guardedHandle(job, guard);
-  const calls: Partial<Record<keyof Perdure | symbol, unknown>> = {
+  const calls: Partial<Record<keyof Perdure | keyof RunsApi | symbol, unknown>> = {
+    run: async (...call: Parameters<RunsApi["run"]>) => runOf(await perdure.run(...call)),
+    runHandle: async (id: string) => runOf(await perdure.runHandle(id)),
     submit: async (task: AnyTask | string, input?: unknown, options?: SubmitOptions) =>
       handleOf(await perdure.submit(task, input, options)),
     submitMany: async (...call: Parameters<Perdure["submitMany"]>) => {
@@ -113,7 +117,7 @@ export function guardedPerdure(perdure: Perdure, guard: HangGuard, close: Perdur
     close,
     [Symbol.asyncDispose]: () => close(),
   };
-  return overlaid(perdure, calls);
+  return overlaid(perdure, calls as Partial<Record<keyof T | symbol, unknown>>);
 }
 
 function guardedHandle<Output>(job: JobHandle<Output>, guard: HangGuard): JobHandle<Output> {
@@ -122,6 +126,15 @@ function guardedHandle<Output>(job: JobHandle<Output>, guard: HangGuard): JobHan
     result: (...call: Parameters<JobHandle<Output>["result"]>) =>
       guard.guard(job.result(...call), "await job.result()", explain),
     events: (...call: Parameters<JobHandle<Output>["events"]>) => guardedFeed(job.events(...call), guard),
+  });
+}
+
+function guardedRun<Output>(run: RunHandle<Output>, guard: HangGuard): RunHandle<Output> {
+  const explain = async () => (await run.explain()).text;
+  return overlaid(run, {
+    result: (...call: Parameters<RunHandle<Output>["result"]>) =>
+      guard.guard(run.result(...call), "await run.result()", explain),
+    events: (...call: Parameters<RunHandle<Output>["events"]>) => guardedFeed(run.events(...call), guard),
   });
 }
 

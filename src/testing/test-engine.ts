@@ -5,8 +5,11 @@
  *  or a request, for up to `patience`. */
 
 import type { JobHandle } from "../core/api/jobs.ts";
+import type { PlaybooksApi } from "../core/api/playbooks.ts";
+import type { RunHandle, RunInfo, RunsApi } from "../core/api/runs.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
+import type { Explanation } from "../core/explain/explain.ts";
 import { isTerminal } from "../core/job/job.ts";
 import type { JobInfo } from "../core/job/views.ts";
 import type { OpenOptions } from "../embedded/options.ts";
@@ -16,6 +19,7 @@ import type { Store } from "../store/store.ts";
 import { DueDates } from "./due-dates.ts";
 import { fakedTimers, guardedPerdure, HangGuard } from "./hang-guard.ts";
 import { counted, wereTimersFaked } from "./real-work.ts";
+import { ScriptedSteps, type StepOutcomes } from "./scripted-steps.ts";
 import { STUCK, TimeMover } from "./time-mover.ts";
 import { VirtualClock } from "./virtual-clock.ts";
 
@@ -37,7 +41,7 @@ export interface TestEngineOptions extends Omit<OpenOptions, "url" | "token" | "
  *  await kit.advance("1h");
  *  await kit.close(); */
 export interface TestEngine extends AsyncDisposable {
-  readonly perdure: Perdure;
+  readonly perdure: Perdure & RunsApi & PlaybooksApi;
   readonly clock: VirtualClock;
   /** Moves time forward; everything that becomes due happens at its time. */
   advance(by: Duration): Promise<void>;
@@ -45,6 +49,8 @@ export interface TestEngine extends AsyncDisposable {
   settled(): Promise<void>;
   /** Moves time forward until the job has ended. */
   runToEnd(job: JobHandle<unknown>): Promise<JobInfo>;
+  /** The same for a run. With `outcomes`, its steps do not run but end as scripted; then no worker of the test may serve them. */
+  runToEnd(run: RunHandle<unknown>, options?: { readonly outcomes?: StepOutcomes }): Promise<RunInfo>;
   close(): Promise<void>;
 }
 
@@ -76,10 +82,10 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   const wrapStore = (store: Store) => counted(dates.follow(store), calls);
   // The pruner deletes files of jobs: real work of the engine, which time waits for.
   const wrapOutputs = (outputs: Blobs) => counted(outputs, calls);
-  const opened = await Perdure.open(
+  const opened = (await Perdure.open(
     { ...rest, url: ":memory:", lease: LEASE },
     { clock: mover.engineClock, random, wrapStore, wrapOutputs },
-  );
+  )) as Perdure & RunsApi & PlaybooksApi;
   const guard = new HangGuard({
     activity: () => (calls.toKit > 0 || calls.underWay > 0 ? "busy" : calls.made),
     realWork: () => mover.realWork,
@@ -100,29 +106,39 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
     }
   }
 
-  async function runToEnd(job: JobHandle<unknown>): Promise<JobInfo> {
+  async function runToEnd<Info extends JobInfo | RunInfo>(job: ToEnd<Info>, script?: ScriptedSteps): Promise<Info> {
     for (let step = 0; step < MAX_STEPS; step++) {
       await mover.settled();
+      if (script !== undefined && (await script.serve(job.id))) continue;
       const info = await job.get();
-      if (isTerminal(info.state)) return info;
+      if (hasEnded(info)) return info;
       if (info.state === "queued" && info.runAt <= clock.now()) await refuseVain(job);
-      if (!(await mover.step(Number.POSITIVE_INFINITY)) && !isTerminal((await job.get()).state)) await refuseStuck(job);
+      if (!(await mover.step(Number.POSITIVE_INFINITY)) && !hasEnded(await job.get())) await refuseStuck(job);
     }
     throw new PerdureError("result_timeout", `${job.id} did not end after ${MAX_STEPS} steps of the clock: ${STUCK}`);
   }
 
+  async function runScripted<Info extends JobInfo | RunInfo>(job: ToEnd<Info>, outcomes: StepOutcomes): Promise<Info> {
+    const script = new ScriptedSteps(opened, outcomes);
+    try {
+      return await runToEnd(job, script);
+    } finally {
+      await script.stop();
+    }
+  }
+
   /** A due job that no worker can take would never end, however far the clock moves. */
-  async function refuseVain(job: JobHandle<unknown>): Promise<void> {
+  async function refuseVain(job: ToEnd<JobInfo | RunInfo>): Promise<void> {
     const { next, text } = await job.explain();
     if (next.kind !== "run" || !next.waitsFor.some((reason) => reason === "no_worker" || reason === "paused")) return;
     throw new PerdureError("result_timeout", `${job.id} cannot end: moving the clock does not help.\n${text}`);
   }
 
   /** Nothing is scheduled on the clock, and no real work is in progress. */
-  async function refuseStuck(job: JobHandle<unknown>): Promise<never> {
-    const { state } = await job.get();
+  async function refuseStuck(job: ToEnd<JobInfo | RunInfo>): Promise<never> {
+    const info = await job.get();
     const why =
-      state === "running"
+      info.state === "running" && !("phase" in info)
         ? "its handler waits for something that neither the clock nor any work in progress will deliver"
         : "nothing scheduled on the clock would continue it";
     const { text } = await job.explain();
@@ -151,10 +167,22 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
     clock,
     advance: (by) => called(async () => mover.advanceTo(clock.now() + toMs(by, "advance"))),
     settled: () => called(() => mover.settled()),
-    runToEnd: (job) => called(() => runToEnd(job)),
+    runToEnd: <Info extends JobInfo | RunInfo>(job: ToEnd<Info>, { outcomes }: { outcomes?: StepOutcomes } = {}) =>
+      called(() => (outcomes === undefined ? runToEnd(job) : runScripted(job, outcomes))),
     close: () => close(),
     [Symbol.asyncDispose]: () => close(),
   };
+}
+
+/** A job or a run. */
+interface ToEnd<Info> {
+  readonly id: string;
+  get(): Promise<Info>;
+  explain(): Promise<Explanation>;
+}
+
+function hasEnded({ state }: JobInfo | RunInfo): boolean {
+  return state !== "running" && isTerminal(state);
 }
 
 /** Options without a meaning here are errors, like unknown options. */

@@ -18,12 +18,11 @@ export class JobFailedError extends PerdureError {
   readonly failure: Failure | null;
   readonly attempt: number;
 
-  constructor(jobId: string, reason: FailReason, failure: Failure | null, attempt: number) {
+  /** `message`: of a run, which has no attempts. */
+  constructor(jobId: string, reason: FailReason, failure: Failure | null, attempt: number, message?: string) {
     const last = failure === null ? "" : `: ${failureText(failure)}`;
-    super(
-      "job_failed",
-      `${jobId} failed (${reason}) after ${attempt} ${attempt === 1 ? "attempt" : "attempts"}${last}`,
-    );
+    const usual = `${jobId} failed (${reason}) after ${attempt} ${attempt === 1 ? "attempt" : "attempts"}${last}`;
+    super("job_failed", message ?? usual);
     this.name = "JobFailedError";
     this.jobId = jobId;
     this.reason = reason;
