@@ -2,6 +2,7 @@
 import { type JobHandle, Perdure, type SubmitEntry, type Task, task } from "perdure";
 import { cliStart } from "./cli-start.ts";
 import { remoteDrain } from "./remote.ts";
+import { runs } from "./runs.ts";
 
 export interface Row {
   readonly what: string;
@@ -182,6 +183,7 @@ export const scenarios: Readonly<Record<string, Scenario>> = {
     return rows;
   },
 
+  runs,
   remote: remoteDrain,
   "cli-start": cliStart,
 };
