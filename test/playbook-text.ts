@@ -19,10 +19,12 @@ export function readTest(body: string): ReadPlaybook & { readonly shown: readonl
 export function readText(source: string): ReadPlaybook & { readonly shown: readonly string[] } {
   const text = readYaml(source, "test.yaml");
   const read = readPlaybook(text.value, TEST_CONTEXT);
-  const located = locateProblems(read.problems, (path) => text.positionOf(path));
-  const shown = located.map(({ line, column, severity, code, message, offset }) => {
-    const at = `${line}:${column}${offset === null ? "" : `+${offset}`}`;
-    return `${at} ${severity === "error" ? "" : "(warning) "}${code}: ${message}`;
+  const located = locateProblems(read.problems, (path, offset) =>
+    offset === null ? text.positionOf(path) : text.positionIn(path, offset),
+  );
+  const shown = located.map(({ line, column, severity, code, message }) => {
+    const warning = severity === "error" ? "" : "(warning) ";
+    return `${line}:${column} ${warning}${code}: ${message}`;
   });
   return { ...read, shown };
 }

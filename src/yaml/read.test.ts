@@ -283,3 +283,36 @@ describe("several documents", () => {
     expect(() => readYaml("a: 1\n---\nb: 2\n", "job.yaml")).toThrow("a second document");
   });
 });
+
+it("finds a character of a text in its line", () => {
+  const file = readYaml(
+    [
+      "plain: a {{ x }}",
+      'double: "say \\"hi\\" {{ x }}"',
+      "single: 'it''s {{ x }}'",
+      "block: |",
+      "  one",
+      "    two {{ x }}",
+      "folded: >-",
+      "  one",
+      "  two {{ x }}",
+      "wide: one",
+      "  two {{ x }}",
+      'code: "\\u0061 {{ x }}"',
+      'list: [1, "a {{ x }}"]',
+    ].join("\n"),
+    "f.yaml",
+  );
+  const value = file.value as Record<string, string>;
+  const of = (name: string) => file.positionIn([name], (value[name] as string).indexOf("{{"));
+  expect(of("plain")).toEqual({ line: 1, column: 10 });
+  expect(of("double")).toEqual({ line: 2, column: 21 });
+  expect(of("single")).toEqual({ line: 3, column: 16 });
+  expect(of("block")).toEqual({ line: 6, column: 9 });
+  expect(of("folded")).toEqual({ line: 9, column: 7 });
+  expect(of("wide")).toEqual({ line: 11, column: 7 });
+  expect(of("code")).toEqual({ line: 12, column: 1 }); // the key: \u cannot be matched
+  expect(file.positionIn(["list", 1], 2)).toEqual({ line: 13, column: 14 });
+  expect(file.positionIn(["list", 0], 2)).toEqual({ line: 13, column: 8 });
+  expect(file.positionIn(["none"], 2)).toEqual({ line: 1, column: 1 });
+});

@@ -41,6 +41,7 @@ export class YamlText {
   readonly #document: Document.Parsed;
   readonly #valuer: YamlValueReader;
   readonly #lines: LineCounter;
+  readonly #text: string;
   /** The path of this part in the file. */
   readonly #from: YamlPath;
 
@@ -50,6 +51,7 @@ export class YamlText {
     document: Document.Parsed,
     valuer: YamlValueReader,
     lines: LineCounter,
+    text: string,
     from: YamlPath = [],
   ) {
     this.file = file;
@@ -57,6 +59,7 @@ export class YamlText {
     this.#document = document;
     this.#valuer = valuer;
     this.#lines = lines;
+    this.#text = text;
     this.#from = from;
   }
 
@@ -67,12 +70,25 @@ export class YamlText {
       this.value,
     );
     const from = [...this.#from, ...path];
-    return new YamlText(this.file, value, this.#document, this.#valuer, this.#lines, from);
+    return new YamlText(this.file, value, this.#document, this.#valuer, this.#lines, this.#text, from);
   }
 
   /** The position of a part: of a field its key, of an item its beginning. Of a missing part: where it would be. */
   positionOf(path: YamlPath): YamlPosition {
     return this.#locate(path).position;
+  }
+
+  /** The position of a character of a text, from 0. Where it cannot be found, as after some escapes, that of the part. */
+  positionIn(path: YamlPath, offset: number): YamlPosition {
+    const { position, isWhole, node } = this.#locate(path);
+    const { isScalar } = yaml();
+    if (!isWhole || !isScalar(node) || typeof node.value !== "string" || !node.range) return position;
+    const [from, to] = node.range;
+    const isBlock = node.type === "BLOCK_LITERAL" || node.type === "BLOCK_FOLDED";
+    const quote = node.type === "QUOTE_DOUBLE" || node.type === "QUOTE_SINGLE" ? this.#text[from] : null;
+    const begin = isBlock ? this.#text.indexOf("\n", from) + 1 : from + (quote === null ? 0 : 1);
+    const at = offsetOf(this.#text.slice(begin, to), node.value, offset, quote ?? null);
+    return at === null ? position : positionAt(this.#lines, begin + at);
   }
 
   /** Null if the part does not exist. */
@@ -82,7 +98,11 @@ export class YamlText {
   }
 
   /** Follows the path as far as it exists. */
-  #locate(below: YamlPath): { readonly position: YamlPosition; readonly isWhole: boolean } {
+  #locate(below: YamlPath): {
+    readonly position: YamlPosition;
+    readonly isWhole: boolean;
+    readonly node: unknown;
+  } {
     const { isAlias, isMap, isScalar, isSeq } = yaml();
     const path = [...this.#from, ...below];
     let found = 0;
@@ -101,7 +121,8 @@ export class YamlText {
       } else break;
       found += 1;
     }
-    return { position: positionAt(this.#lines, offset), isWhole: found === path.length };
+    if (isAlias(node)) node = this.#valuer.targets.get(node);
+    return { position: positionAt(this.#lines, offset), isWhole: found === path.length, node };
   }
 
   /** `job.yaml:3:5` */
@@ -109,6 +130,29 @@ export class YamlText {
     return positionText(this.file, this.positionOf(path));
   }
 }
+
+/** Where the character at `offset` of a value is in the text that it was read from: indents and line breaks of the text may be missing
+ *  in the value. Null where the two cannot be matched. */
+function offsetOf(text: string, value: string, offset: number, quote: string | null): number | null {
+  let at = 0;
+  for (let read = 0; read <= offset; ) {
+    const isLast = read === offset;
+    const [char, wanted] = [text[at], value[read]];
+    if (char === undefined || wanted === undefined) return null;
+    const escaped = quote === '"' && char === "\\" ? ESCAPED[text[at + 1] ?? ""] : undefined;
+    if (char === wanted || escaped === wanted) {
+      if (isLast) return at;
+      at += escaped === wanted ? 2 : 1;
+      if (quote === "'" && char === "'" && text[at] === "'") at += 1;
+      read += 1;
+    } else if (/\s/.test(char)) at += 1;
+    else if (/\s/.test(wanted) && !isLast) read += 1;
+    else return null;
+  }
+  return null;
+}
+
+const ESCAPED: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", '"': '"', "\\": "\\", "/": "/" };
 
 /** `file` is for messages. */
 export function readYaml(text: string, file: string): YamlText {
@@ -133,7 +177,7 @@ function documentsIn(text: string, file: string, most: number): YamlText[] {
     for (const document of composed(text)) {
       if (found.length === most) throw new YamlFault(document.range[0], TOO_MANY(most));
       const valuer = new YamlValueReader();
-      found.push(new YamlText(file, valuer.valueOf(document.contents), document, valuer, lines));
+      found.push(new YamlText(file, valuer.valueOf(document.contents), document, valuer, lines, text));
     }
   } catch (error) {
     if (!(error instanceof YamlFault)) throw error;

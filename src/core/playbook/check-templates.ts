@@ -26,7 +26,8 @@ export function* checkTemplates(
 ): Generator<PlaybookProblem> {
   for (const part of partsOf(playbook)) {
     for (const [text, below] of textsOf(part.value, [])) {
-      if (part.language === "text" && !hasTemplate(text)) continue;
+      // An empty command was reported as missing.
+      if (text === "" || (part.language === "text" && !hasTemplate(text))) continue;
       const at = () => places.of(part.root, below);
       yield* checkText(text, part, at, names, unknownNames);
     }
