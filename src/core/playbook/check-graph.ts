@@ -94,7 +94,7 @@ function* checkJoins(playbook: Playbook, graph: PlaybookGraph, places: Places): 
       if (fork === null) continue;
       const message =
         `${show(step.name)} is in a cycle, and two branches from ${nameOf(playbook, fork)} can reach it at once; ` +
-        `set mode: first there, or join: any here, or move the branches into a sub-playbook`;
+        `set mode: first there, join: any to start it for each of them, or move the branches into a sub-playbook`;
       yield problem("join_in_cycle", at, message);
     }
   }

@@ -384,7 +384,7 @@ workflow:
 `,
       [
         '5:7 inline_cycle: a cycle of steps that only route: "r1", "r2"; add a step with a type, such as a wait',
-        '10:5 join_in_cycle: "f" is in a cycle, and two branches from "c" can reach it at once; set mode: first there, or join: any here, or move the branches into a sub-playbook',
+        '10:5 join_in_cycle: "f" is in a cycle, and two branches from "c" can reach it at once; set mode: first there, join: any to start it for each of them, or move the branches into a sub-playbook',
         '10:55 unknown_field: unknown field "whn" of an arc; did you mean "when"?',
         '11:37 invalid_value: join: is 5, but 2 arcs lead to "g"',
         '11:37 join_in_cycle: join: "g" is in a cycle, where each arrival starts it again; write join: any',
