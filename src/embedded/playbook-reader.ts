@@ -22,8 +22,11 @@ export function playbookReader(tools: Readonly<Record<string, string>> = {}): Pl
       throw error;
     }
     const reading = readAnyPlaybook(text.value, context);
-    // The position of a part is that of its key; offsets count within its value.
-    return { ...reading, problems: locateProblems(reading.problems, (path) => text.positionOf(path)) };
+    // The position of a part is that of its key; that of an offset is within its value.
+    const problems = locateProblems(reading.problems, (path, offset) =>
+      offset === null ? text.positionOf(path) : text.positionIn(path, offset),
+    );
+    return { ...reading, problems };
   };
 }
 
