@@ -147,12 +147,40 @@ export function evolve(job: JobProgressFields, event: TimedEvent): JobProgressFi
         discardedAt: null,
       };
     case "run.advanced":
-      return { ...job, revision };
+      return advanced(job, revision);
     case "run.ended": {
       const { state, reason } = event.data;
       return { ...job, revision, state, reason, finishedAt: event.at };
     }
   }
+}
+
+/** Field by field, like the end of an attempt: it runs for every step of a run. */
+function advanced(job: JobProgressFields, revision: number): JobProgressFields {
+  return {
+    failures: job.failures,
+    losses: job.losses,
+    defers: job.defers,
+    handbacks: job.handbacks,
+    streak: job.streak,
+    streakSession: job.streakSession,
+    evidence: job.evidence,
+    ruleCounts: job.ruleCounts,
+    state: job.state,
+    reason: job.reason,
+    chapter: job.chapter,
+    attempt: job.attempt,
+    revision,
+    runAt: job.runAt,
+    expiresAt: job.expiresAt,
+    cancelRequestedAt: job.cancelRequestedAt,
+    worker: job.worker,
+    startedAt: job.startedAt,
+    firstStartedAt: job.firstStartedAt,
+    finishedAt: job.finishedAt,
+    discardedAt: job.discardedAt,
+    usage: job.usage,
+  };
 }
 
 const FOLLOWS = {

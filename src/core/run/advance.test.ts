@@ -224,6 +224,21 @@ describe("cycles", () => {
   });
 });
 
+describe("ctx", () => {
+  it("fails the step that would make it too large, once what it holds is counted", () => {
+    const big = "x".repeat(1_000_000);
+    const names = ["a", "b", "c", "d", "e"];
+    const steps = names.map((name, index) =>
+      testStep(name, index < 4 ? [index + 1] : [], { set: { [name]: "{{ result }}" } }),
+    );
+    const run = started(testPlaybook(steps)).succeed("a", big).succeed("b", big).succeed("c", big).succeed("d", big);
+    expect(run.job.state).toBe("blocked");
+    expect(run.succeed("e", big).states()).toContain("e: failed");
+    expect(run.run.failure?.message).toContain("4194304 characters");
+    expect(Object.keys(run.variables)).toEqual(["a", "b", "c", "d"]);
+  });
+});
+
 describe("a wait", () => {
   it("holds no job, and ends at its time", () => {
     const run = started(testPlaybook([testStep("pause", [1], { action: WAIT }), testStep("next")]));
@@ -466,6 +481,13 @@ describe("loops", () => {
     const [each, sum] = strict.steps as [Playbook["steps"][number], Playbook["steps"][number]];
     const other = started({ ...strict, steps: [{ ...each, action: task({ of: "{{ item.a }}" }) }, sum] });
     expect(other.states()).toBe("each: looping, each[0]: open, each[1]: failed");
+    // Its last items end in the advance that fails them: their errors are read all the same.
+    const late = started({
+      ...strict,
+      workload: { list: [{ b: 1 }, { b: 2 }, { b: 3 }] },
+      steps: [{ ...each, action: task({ of: "{{ item.a }}" }) }, sum],
+    });
+    expect(late.open("sum")[0]?.planned.payload).toBe('{"results":[null,null,null],"failed":3}');
     other.succeed("each[0]", 5);
     expect(other.open("sum")[0]?.planned.payload).toBe('{"results":[5,null],"failed":1}');
   });

@@ -1,6 +1,7 @@
 /** Decides what a run does next, from its messages and due timers: which steps ended, which arcs are taken, what starts, and how it
  *  ends. Pure: `newJobId` and `now` come from outside, and what is missing is asked for. Late and repeated messages change
  *  nothing. The order of the messages of one advance does not matter, except of commands. */
+import type { Mutable } from "../check.ts";
 import { EVENT_FORMAT } from "../job/event.ts";
 import { evolve } from "../job/fold.ts";
 import { isTerminal } from "../job/job.ts";
@@ -131,32 +132,37 @@ function planOf(turn: RunTurn, messages: readonly RunMessage[]): AdvancePlan {
   const transitions: Transition[] = [];
   // Messages and timers are written with an event, or not at all.
   if (changes.length === 0 && (turn.send.length > 0 || timersDropped.length > 0) && draft.phase !== "ended") {
-    changes.push({ do: "set", names: [] });
+    changes.push({ do: "set", names: [], chars: [] });
   }
   if (changes.length > 0) {
     const event = { name: "run.advanced", data: { v: EVENT_FORMAT, messages: messages.length, changes } } as const;
     transitions.push({ event, next: evolve(job, happened(event, turn.now)) });
     if (draft.phase === "ended") transitions.push(endOf(turn, transitions[0] as Transition));
   }
-  return {
+  // Set one by one: each of these spreads would cost as much as a step.
+  const plan: Mutable<AdvancePlan> = {
     transitions,
     progress: draft.progress(),
-    ...(turn.newData === undefined ? {} : { data: turn.newData }),
-    ...(turn.newPlaybook === undefined ? {} : { playbook: turn.newPlaybook }),
-    ...(turn.newPins === undefined ? {} : { pins: turn.newPins }),
-    ...(turn.deadlineAt === undefined ? {} : { deadlineAt: turn.deadlineAt }),
-    ...(turn.result === undefined ? {} : { result: turn.result }),
-    ...(turn.failure === undefined ? {} : { failure: turn.failure }),
     made: turn.made,
     changed: [...turn.changed.values()],
     jobs: turn.jobs,
     variables: turn.written,
     read: messages.map(({ no }) => no),
     send: draft.phase === "ended" ? [] : turn.send,
-    timers: { set: timersSet.filter(({ n }) => !timersDropped.includes(n)), drop: timersDropped },
+    timers: {
+      set: timersDropped.length === 0 ? timersSet : timersSet.filter(({ n }) => !timersDropped.includes(n)),
+      drop: timersDropped,
+    },
     stop: turn.stop,
     redrive: turn.redrive,
   };
+  if (turn.newData !== undefined) plan.data = turn.newData;
+  if (turn.newPlaybook !== undefined) plan.playbook = turn.newPlaybook;
+  if (turn.newPins !== undefined) plan.pins = turn.newPins;
+  if (turn.deadlineAt !== undefined) plan.deadlineAt = turn.deadlineAt;
+  if (turn.result !== undefined) plan.result = turn.result;
+  if (turn.failure !== undefined) plan.failure = turn.failure;
+  return plan;
 }
 
 function endOf(turn: RunTurn, { next }: Transition): Transition {

@@ -26,6 +26,7 @@ export class RunDraft {
   readonly loops: Record<string, LoopCursor>;
   readonly tries: Record<string, readonly [number, number]>;
   readonly edits: Record<string, readonly InputEdit[]>;
+  readonly ctx: Record<string, number>;
   waits: number;
   unrouted: readonly number[];
   broken: readonly number[];
@@ -47,6 +48,7 @@ export class RunDraft {
     this.loops = { ...state.loops };
     this.tries = { ...state.tries };
     this.edits = { ...state.edits };
+    this.ctx = { ...state.ctx };
     this.waits = state.waits;
     this.unrouted = state.unrouted;
     this.broken = state.broken;
@@ -61,7 +63,7 @@ export class RunDraft {
     const { visits, alive, latest, pending, loops, waits, unrouted, broken, tries, edits, extra, end, handler } = this;
     const state: RunState = {
       ...{ visits, alive, latest, pending, loops, waits, unrouted, broken, tries, edits, extra, end, handler },
-      last: this.last,
+      ...{ ctx: this.ctx, last: this.last },
     };
     return { phase: this.phase, open: this.open, made: this.made, state };
   }
@@ -100,6 +102,7 @@ export class RunDraft {
         this.handler++;
         break;
       case "set":
+        for (const [index, name] of change.names.entries()) this.ctx[name] = change.chars[index] as number;
         break;
       case "edit":
         this.edits[change.step] = change.edits;

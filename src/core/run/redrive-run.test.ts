@@ -179,6 +179,21 @@ describe("a redrive", () => {
     expect(run.open("b")[0]?.planned.payload).toBe('{"n":4}');
   });
 
+  it("takes a step of any type as done, also a loop", () => {
+    const python: StepAction = { type: "python", code: "0".repeat(64), data: null, env: {} };
+    const loop: StepLoop = {
+      ...{ in: [1, 2], iterator: "item", concurrency: 2, where: null, limit: null },
+      ...{ onItemFailure: "fail", maxFailures: null },
+    };
+    for (const change of [{ action: python }, { action: python, loop }]) {
+      const steps = [testStep("a", [1], change), testStep("b", [], { action: task({ n: "{{ a.total }}" }) })];
+      const run = started(testPlaybook(steps)).end("a", "failed");
+      while (run.settle().open("a").length > 0) run.end("a", "failed");
+      run.redrive({ skip: [{ step: "a", output: { total: 4 } }] }).settle();
+      expect(run.open("b")[0]?.planned.payload).toBe('{"n":4}');
+    }
+  });
+
   it("replaces parts of a filled input, and of the workload", () => {
     const steps = [
       testStep("a", [1], { action: task({ url: "{{ base }}/x", n: 1 }) }),

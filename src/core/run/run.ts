@@ -88,6 +88,8 @@ export interface RunState {
   readonly tries: Readonly<Record<string, readonly [attempt: number, until: number]>>;
   /** After a redrive: values that replace parts of the filled input of a step, until it has ended. */
   readonly edits: Readonly<Record<string, readonly InputEdit[]>>;
+  /** Characters of the values of `ctx`, by name. */
+  readonly ctx: Readonly<Record<string, number>>;
   /** Rows that do not count towards `maxSteps`: of handlers, and repeated ones. */
   readonly extra: number;
   /** Why the run must end; null while it goes forward, or fails only at its end (`failureMode: continue`). */
@@ -190,8 +192,8 @@ export type RunChange =
   | { readonly do: "phase"; readonly phase: RunPhase }
   /** The next handler of the phase. */
   | { readonly do: "handler" }
-  /** Values of `ctx` were written. */
-  | { readonly do: "set"; readonly names: readonly string[] }
+  /** Values of `ctx` were written, with this many characters of JSON. */
+  | { readonly do: "set"; readonly names: readonly string[]; readonly chars: readonly number[] }
   /** After a redrive: the run goes forward again; broken rows are forgotten, to be started again. */
   | { readonly do: "resume" }
   /** After a redrive: visits from this one on are repeated. */

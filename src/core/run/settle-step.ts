@@ -8,7 +8,7 @@ import type { StepEnded } from "./step-end.ts";
 import { arcIsTrue, fillSet } from "./step-fill.ts";
 import { outputOf, returnsTrouble } from "./step-output.ts";
 import { needsOf, type ScopePlace } from "./step-scope.ts";
-import type { RunTurn } from "./turn.ts";
+import { MAX_CTX, type RunTurn } from "./turn.ts";
 
 export interface StepEnding {
   readonly n: number;
@@ -27,8 +27,6 @@ type AfterPlace = ScopePlace & { readonly at: "after" };
 interface ChosenArcs {
   readonly taken: number[];
   readonly errors: Record<string, string> | null;
-  /** Values that the arcs set. */
-  readonly set: Readonly<Record<string, unknown>>[];
 }
 
 /** Ends a step and takes its arcs. False if something must be loaded first. */
@@ -113,11 +111,15 @@ function afterSuccess(turn: RunTurn, step: PlaybookStep, place: AfterPlace): Fai
   if (isEmpty(step.set)) return null;
   const filled = fillSet(turn, place, step.set);
   if (!filled.ok) return filled.failure;
-  turn.setVariables(filled.value);
-  return null;
+  return turn.setVariables(filled.value) ? null : tooLarge();
 }
 
-const NO_ARCS: ChosenArcs = { taken: [], errors: null, set: [] };
+function tooLarge(): Failure {
+  const message = `the values of ctx have more than ${MAX_CTX} characters together`;
+  return failureOf({ kind: "error", class: "invalid", code: "too_large", message });
+}
+
+const NO_ARCS: ChosenArcs = { taken: [], errors: null };
 
 /** The failure, if an arc is taken that sets a value which cannot be filled. */
 function choose(turn: RunTurn, step: PlaybookStep, place: AfterPlace): ChosenArcs | Failure {
@@ -150,11 +152,12 @@ function choose(turn: RunTurn, step: PlaybookStep, place: AfterPlace): ChosenArc
     if (!filled.ok) return filled.failure;
     set.push(filled.value);
   }
-  return { taken, errors, set };
+  // All of them are filled before any is set: a value of one arc is not for another.
+  for (const values of set) if (!turn.setVariables(values)) return tooLarge();
+  return { taken, errors };
 }
 
-function route(turn: RunTurn, n: number, index: number, { taken, errors, set }: ChosenArcs): void {
-  for (const values of set) turn.setVariables(values);
+function route(turn: RunTurn, n: number, index: number, { taken, errors }: ChosenArcs): void {
   const { arcs } = turn.step(index);
   const to = taken.map((arc) => (arcs[arc] as { to: number }).to);
   turn.emit(

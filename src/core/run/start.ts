@@ -17,6 +17,7 @@ export function newRunProgress(): RunProgress {
       broken: [],
       tries: {},
       edits: {},
+      ctx: {},
       extra: 0,
       end: null,
       handler: 0,

@@ -20,6 +20,8 @@ export function outputOf(
   stored: StoredOutput,
   items: readonly StoredOutput[] | null = null,
 ): StepOutput {
+  // A step without a job returns what is stored as it is: also one that an operator takes as done.
+  if (stored.step.job === null && stored.result !== null) return { value: parsed(stored), members: NO_MEMBERS };
   if (step.loop !== null) return loopOutput(step, stored, items ?? []);
   return outputValue(step.action?.type ?? null, stored);
 }

@@ -19,6 +19,9 @@ export const ADVANCE_LIMITS = {
   stops: 200,
 } as const;
 
+/** Of all values of `ctx` of a run, in characters of JSON. */
+export const MAX_CTX = 4 * 1_048_576;
+
 export interface NewRow {
   readonly step: number;
   readonly visit: number;
@@ -135,13 +138,19 @@ export class RunTurn implements ScopeSource {
     return this.#merged;
   }
 
-  setVariables(values: Readonly<Record<string, unknown>>): void {
+  /** Sets values of `ctx`. False, and nothing is set, if all of them together would be too large. */
+  setVariables(values: Readonly<Record<string, unknown>>): boolean {
     const names = Object.keys(values);
-    if (names.length === 0) return;
+    const texts = names.map((name) => JSON.stringify(values[name]) ?? "null");
+    let total = 0;
+    for (const [name, chars] of Object.entries(this.draft.ctx)) if (!Object.hasOwn(values, name)) total += chars;
+    for (const text of texts) total += text.length;
+    if (total > MAX_CTX) return false;
     this.#set = { ...this.#set, ...values };
     this.#merged = null;
-    for (const name of names) this.written[name] = JSON.stringify(values[name]) ?? "null";
-    this.emit({ do: "set", names });
+    for (const [index, name] of names.entries()) this.written[name] = texts[index] as string;
+    this.emit({ do: "set", names, chars: texts.map(({ length }) => length) });
+    return true;
   }
 
   step(index: number): PlaybookStep {
@@ -249,7 +258,7 @@ export class RunTurn implements ScopeSource {
     if (cached !== undefined) return cached;
     const made = this.#madeRows.get(loop);
     const before = made === undefined ? this.known.items.get(loop) : NO_ITEMS;
-    if (before === undefined || before === null || (made === undefined && !this.changed.has(loop))) return before;
+    if (before === undefined || before === null || this.made.length + this.changed.size === 0) return before;
     const row = made?.row ?? this.row(loop);
     if (row === undefined) return undefined;
     const { node, visit } = row;
