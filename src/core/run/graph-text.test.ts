@@ -3,7 +3,6 @@ import type { StepInfo } from "../api/runs.ts";
 import { testArc, testGraph, testPlaybook, testStep } from "../playbook/testing-playbook.ts";
 import { drawGraph } from "./graph-drawing.ts";
 import { type GraphRun, graphText } from "./graph-text.ts";
-import { newRunProgress } from "./start.ts";
 
 const HTTP = { type: "http", request: { url: "https://x.test" }, data: null } as const;
 const LOOP = { in: [], iterator: "n", concurrency: 5, where: null, limit: null, onItemFailure: "continue" } as const;
@@ -48,19 +47,6 @@ function row(n: number, step: string, change: Partial<StepInfo> = {}): StepInfo 
   } as StepInfo;
 }
 
-const cursor = {
-  n: 3,
-  total: 10,
-  next: 9,
-  again: [],
-  try: 1,
-  open: 1,
-  succeeded: 7,
-  failed: [4],
-  stopped: false,
-  isOver: false,
-};
-const progress = newRunProgress();
 const run: GraphRun = {
   steps: [
     row(1, "start", { job: null, attempt: 0 }),
@@ -68,11 +54,13 @@ const run: GraphRun = {
     row(3, "each", { state: "looping", job: null, attempt: 0, endedAt: null }),
     row(4, "each", { item: 0 }),
   ],
-  progress: { ...progress, state: { ...progress.state, loops: { "2:1": cursor } } },
-  routes: new Map([
-    [0, { n: 1, taken: [0], errors: {} }],
-    [1, { n: 2, taken: [0], errors: {} }],
-  ]),
+  history: {
+    routes: new Map([
+      [0, { n: 1, taken: [0], errors: {} }],
+      [1, { n: 2, taken: [0], errors: {} }],
+    ]),
+    loops: new Map([[3, { total: 10, open: 1, succeeded: 7, failed: 1 }]]),
+  },
   now: T0 + 5_000,
 };
 

@@ -6,8 +6,8 @@ import { counted, showText } from "../format.ts";
 import { graphOf } from "../playbook/graph.ts";
 import type { Playbook, PlaybookArc, PlaybookStep } from "../playbook/playbook.ts";
 import { type DrawnBox, drawGraph } from "./graph-drawing.ts";
-import { isOpen, type LoopCursor, type RunProgress, type StepState } from "./run.ts";
-import type { TakenRoute } from "./run-routes.ts";
+import { isOpen, type StepState } from "./run.ts";
+import type { LoopCounts, RunHistory } from "./run-history.ts";
 
 export const GRAPH_FORMATS = ["ascii", "mermaid", "json"] as const;
 /** How a graph is written.
@@ -19,9 +19,7 @@ export type GraphFormat = (typeof GRAPH_FORMATS)[number];
 export interface GraphRun {
   /** Items of loops are not read. */
   readonly steps: readonly StepInfo[];
-  readonly progress: RunProgress | null;
-  /** By `latestRoutes`; empty where not known. */
-  readonly routes: ReadonlyMap<number, TakenRoute>;
+  readonly history: RunHistory;
   readonly now: number;
 }
 
@@ -53,7 +51,7 @@ interface GraphNode {
   readonly index: number;
   /** The latest visit; null of a step that never started, and without a run. */
   readonly row: StepInfo | null;
-  readonly loop: LoopCursor | null;
+  readonly loop: LoopCounts | null;
 }
 
 function nodesOf(playbook: Playbook, run: GraphRun | null): GraphNode[] {
@@ -64,8 +62,7 @@ function nodesOf(playbook: Playbook, run: GraphRun | null): GraphNode[] {
   }
   return playbook.steps.map((step, index) => {
     const row = latest.get(step.name) ?? null;
-    const loop = row === null ? undefined : run?.progress?.state.loops[`${index}:${row.visit}`];
-    return { step, index, row, loop: loop ?? null };
+    return { step, index, row, loop: (row && run?.history.loops.get(row.n)) ?? null };
   });
 }
 
@@ -80,8 +77,8 @@ export function typeText({ action, loop }: PlaybookStep): string {
 }
 
 /** `7/10 ✓ 1 ✗`: of all items, those that succeeded and those that failed. */
-export function loopText({ total, succeeded, failed }: LoopCursor): string {
-  const bad = failed.length === 0 ? "" : ` ${failed.length} ✗`;
+export function loopText({ total, succeeded, failed }: LoopCounts): string {
+  const bad = failed === 0 ? "" : ` ${failed} ✗`;
   return `${succeeded}/${total} ✓${bad}`;
 }
 
@@ -192,7 +189,7 @@ function conditionLines(playbook: Playbook, run: GraphRun | null): string[] {
 }
 
 function arcText(playbook: Playbook, from: number, arc: PlaybookArc, i: number, run: GraphRun | null): string {
-  const route = run?.routes.get(from);
+  const route = run?.history.routes.get(from);
   const taken = route === undefined ? "" : route.taken.includes(i) ? " (taken)" : " (not taken)";
   return `→ ${playbook.steps[arc.to]?.name}${conditionText(arc)}${taken}`;
 }
@@ -221,7 +218,7 @@ function mermaid(playbook: Playbook, nodes: readonly GraphNode[], run: GraphRun 
   for (const { step, index } of nodes) {
     for (const [i, arc] of step.arcs.entries()) {
       const label = conditionText(arc).trim();
-      const isTaken = run?.routes.get(index)?.taken.includes(i) === true;
+      const isTaken = run?.history.routes.get(index)?.taken.includes(i) === true;
       lines.push(`  s${index} ${isTaken ? "==>" : "-->"}${label === "" ? "" : `|"${escaped(label)}"|`} s${arc.to}`);
     }
   }
@@ -264,7 +261,7 @@ function jsonOf(playbook: Playbook, nodes: readonly GraphNode[], run: GraphRun |
     })),
     arcs: nodes.flatMap(({ step, index }) =>
       step.arcs.map((arc, i) => {
-        const route = run?.routes.get(index);
+        const route = run?.history.routes.get(index);
         return {
           from: step.name,
           to: playbook.steps[arc.to]?.name ?? null,
@@ -277,8 +274,8 @@ function jsonOf(playbook: Playbook, nodes: readonly GraphNode[], run: GraphRun |
   };
 }
 
-function rowJson(row: StepInfo, loop: LoopCursor | null) {
+function rowJson(row: StepInfo, loop: LoopCounts | null) {
   const { n, visit, state, attempt, startedAt, endedAt, waitsUntil } = row;
-  const items = loop === null ? null : { total: loop.total, succeeded: loop.succeeded, failed: loop.failed.length };
+  const items = loop === null ? null : { total: loop.total, succeeded: loop.succeeded, failed: loop.failed };
   return { n, visit, try: row.try, state, isOpen: isOpen(state), attempt, startedAt, endedAt, waitsUntil, items };
 }

@@ -390,7 +390,7 @@ export function simulateMany(scenario: Scenario, runs: number, maxSteps = MAX_TO
   };
 }
 
-function spreadOf(numbers: readonly number[]): Percentiles {
+export function spreadOf(numbers: readonly number[]): Percentiles {
   const sorted = [...numbers].sort((a, b) => a - b);
   const at = (share: number) => sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] as number;
   const mean = numbers.reduce((sum, each) => sum + each, 0) / numbers.length;
