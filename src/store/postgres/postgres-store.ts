@@ -4,7 +4,7 @@ import { PerdureError } from "../../core/errors.ts";
 import type { SettleAnswer } from "../../core/worker-protocol.ts";
 import { type Clock, sleep } from "../../lib/clock.ts";
 import type { SettleItem } from "../plan/settle.ts";
-import type { AdvanceAnswer, RunStore, Store } from "../store.ts";
+import type { AdvanceAnswer, JobRow, RunStore, Store } from "../store.ts";
 import { type AdvanceItem, advanceVerb } from "./advance.ts";
 import { amendVerb } from "./amend.ts";
 import { beatVerb, expiredReader } from "./beat.ts";
@@ -71,6 +71,8 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
     insertChildren: new GroupCommit(insertChildrenVerb(context), clock),
     locked: new GroupCommit<SettleItem, SettleAnswer>(lockedSettleVerb(context), clock),
     amend: new GroupCommit(amend, clock),
+    // Many callers read one job at the same time, as those that wait for an end do. The results may be large.
+    jobs: new GroupCommit<string, JobRow | null>({ inFlight: 4, together: 50, run: read.jobs }, clock),
     advance: new GroupCommit<AdvanceItem, AdvanceAnswer>(advanceVerb(context), clock),
   };
   const within = insertWithin(context, channel);
@@ -125,7 +127,7 @@ export async function postgresStore(db: PgConnections, { schema, clock, random }
         return parentId === undefined ? groups.amend.submit(items) : amend.runFor(parentId, items);
       }),
     setUsage: (jobId, attempt, usage) => call(() => setUsage(jobId, attempt, usage)),
-    jobs: (ids) => call(() => read.jobs(ids)),
+    jobs: (ids) => call(() => (ids.length === 1 ? groups.jobs.submit(ids) : read.jobs(ids))),
     facts: (ids) => call(() => read.facts(ids)),
     ended: (ids) => call(() => read.ended(ids)),
     find: (filter) => call(() => find(filter)),

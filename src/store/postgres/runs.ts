@@ -2,13 +2,14 @@
  *  it, and belongs to it if the revision is still the same. */
 
 import { JOB_STATES, type JobState } from "../../core/job/job.ts";
-import type { LoadedRun, StepEnd, StepRow, StoredOutput } from "../../core/run/run.ts";
+import type { LoadedRun, RunRow, StepEnd, StepRow, StoredOutput } from "../../core/run/run.ts";
 import { RUN_COLUMNS, STEP_CODES, STEP_COLUMN_NAMES, toRun, toStep } from "../run-row.ts";
 import type { KnownRuns, RunStore, StepsQuery } from "../store.ts";
 import { toFacts, toFailure, toReason } from "../stored-job.ts";
 import { bigints, ints, smallints, texts } from "./arrays.ts";
 import type { PostgresContext } from "./context.ts";
 import type { PgRow } from "./driver.ts";
+import { GroupCommit } from "./group.ts";
 import { inboxReader, type UnreadOfRun } from "./inbox.ts";
 import { FAILED, RESULT } from "./read.ts";
 import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
@@ -16,6 +17,8 @@ import { COLUMN_COUNT, JOB_COLUMNS, learnRows, toJob } from "./rows.ts";
 const RUN_FROM = `$s.submission b join $s.job j on j.no = b.job join $s.run r on r.job = j.no join $s.run_data d on d.run = j.no
   join $s.playbook p on p.no = r.playbook`;
 const STEP_COLUMNS = STEP_COLUMN_NAMES.map((name) => `s.${name}`).join(", ");
+/** Reads of single runs, of which there are many at once, share statements; their results may be large. */
+const TOGETHER = { inFlight: 2, together: 50 };
 /** How often a run is read again that another engine advances meanwhile. */
 const TRIES = 3;
 /** Above the number of any step. */
@@ -35,7 +38,7 @@ export type RunReads = Pick<
 >;
 
 export function runReads(context: PostgresContext): RunReads {
-  const { db, sql, interned } = context;
+  const { db, sql, interned, clock } = context;
   const { dueRuns, unreadOf } = inboxReader(context);
   const runs = sql("runs", `select ${JOB_COLUMNS}, ${RUN_COLUMNS} from ${RUN_FROM} where b.id = any ($1::text[])`);
   // Laterally: as a join, only one of the two columns would be compared in the index.
@@ -59,7 +62,10 @@ export function runReads(context: PostgresContext): RunReads {
   );
   const outputsOf = sql(
     "run_outputs",
-    `select ${OUTPUT} from $s.step s ${OUTPUT_FROM} where s.run = ${RUN_NO} and s.n = any ($2::int[]) order by s.n`,
+    `select ${OUTPUT}, w.call from unnest($1::text[], $2::int[], $3::int[]) as w (run, n, call)
+     join $s.submission o on o.id = w.run
+     cross join lateral (select * from $s.step where run = o.job and n = w.n limit 1) s
+     ${OUTPUT_FROM}`,
   );
   // Sizes are read without the texts.
   const itemsOf = sql(
@@ -194,12 +200,38 @@ export function runReads(context: PostgresContext): RunReads {
     return byRun;
   }
 
+  const rows = new GroupCommit<string, RunRow | null>(
+    {
+      ...TOGETHER,
+      async run(ids) {
+        const found = new Map((await readRuns(ids)).map(({ run }) => [run.id, run]));
+        return ids.map((id) => found.get(id) ?? null);
+      },
+    },
+    clock,
+  );
+  const outputs = new GroupCommit<OutputsCall, StoredOutput[]>(
+    {
+      ...TOGETHER,
+      async run(calls) {
+        const wanted = calls.flatMap(({ run, numbers }, call) => numbers.map((n) => ({ run, n, call })));
+        const answers: StoredOutput[][] = calls.map(() => []);
+        const columns = [texts(wanted.map(({ run }) => run)), ints(wanted.map(({ n }) => n))];
+        for (const row of await db.read(outputsOf, [...columns, ints(wanted.map(({ call }) => call))])) {
+          answers[row.at(-1) as number]?.push(toOutput(row));
+        }
+        for (const answer of answers) answer.sort((a, b) => a.step.n - b.step.n);
+        return answers;
+      },
+    },
+    clock,
+  );
+
   return {
     due: dueRuns,
     load,
-    async outputs(run, numbers) {
-      return numbers.length === 0 ? [] : (await db.read(outputsOf, [run, ints(numbers)])).map(toOutput);
-    },
+    outputs: async (run, numbers) =>
+      numbers.length === 0 ? [] : ((await outputs.submit([{ run, numbers }]))[0] as StoredOutput[]),
     async items(run, loop, chars) {
       const rows = await db.read(itemsOf, [run, loop, chars]);
       if (Number(rows[0]?.at(-1) ?? 0) > chars) return null;
@@ -208,9 +240,7 @@ export function runReads(context: PostgresContext): RunReads {
     list: async (run, loop) => ((await db.read(listOf, [run, loop]))[0]?.[0] as string | null | undefined) ?? null,
     variables: async (run) =>
       Object.fromEntries((await db.read(variablesOf, [run])).map(([name, value]) => [name as string, value as string])),
-    async row(id) {
-      return (await readRuns([id]))[0]?.run ?? null;
-    },
+    row: async (id) => (await rows.submit([id]))[0] ?? null,
     async steps({ run, after, limit, states, node, items = true }: StepsQuery) {
       const codes = states === undefined ? null : smallints(states.map((state) => STEP_CODES[state]));
       return (await db.read(page, [run, after, limit, codes, node ?? null, items])).map(toStep);
@@ -220,6 +250,11 @@ export function runReads(context: PostgresContext): RunReads {
 }
 
 type RunAndJob = Pick<LoadedRun, "job" | "run">;
+
+interface OutputsCall {
+  readonly run: string;
+  readonly numbers: readonly number[];
+}
 
 interface StepsOfRun {
   readonly steps: Map<number, StepRow>;
