@@ -38,6 +38,21 @@ export const ROUTES = {
   listOutputs: route("GET", "/v1/jobs/:id/outputs", "read"),
   getOutput: route("GET", "/v1/jobs/:id/attempts/:attempt/files/*", "read"),
 
+  startRun: route("POST", "/v1/runs", "submit"),
+  listRuns: route("GET", "/v1/runs", "read"),
+  getRun: route("GET", "/v1/runs/:id", "read"),
+  listSteps: route("GET", "/v1/runs/:id/steps", "read"),
+  getRunGraph: route("GET", "/v1/runs/:id/graph", "read"),
+  redriveRun: route("POST", "/v1/runs/:id/redrive", "submit"),
+
+  listPlaybooks: route("GET", "/v1/playbooks", "read"),
+  pushPlaybook: route("POST", "/v1/playbooks", "admin"),
+  getPlaybook: route("GET", "/v1/playbooks/entry", "read"),
+  deletePlaybook: route("DELETE", "/v1/playbooks/entry", "admin"),
+  validatePlaybook: route("POST", "/v1/playbooks/validate", "read"),
+  graphPlaybook: route("POST", "/v1/playbooks/graph", "read"),
+  playbookSchema: route("GET", "/v1/schemas/playbook.json", null),
+
   listEvents: route("GET", "/v1/events", "read"),
 
   listQueues: route("GET", "/v1/queues", "read"),

@@ -236,7 +236,7 @@ export const OutputsSchema = closed({
 
 /** One operation: what its route takes and what it returns. Its method and path are in `ROUTES`. */
 export interface Operation {
-  readonly tag: "jobs" | "events" | "queues" | "workers" | "server" | "worker protocol";
+  readonly tag: "jobs" | "runs" | "playbooks" | "events" | "queues" | "workers" | "server" | "worker protocol";
   readonly summary: string;
   readonly description?: string;
   readonly params?: TSchema;

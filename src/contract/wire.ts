@@ -44,6 +44,10 @@ export const LIMIT = {
   queues: 1_000,
   tokens: 1_000,
   jobs: 1_000,
+  steps: 1_000,
+  playbooks: 200,
+  /** Of one text of a playbook. */
+  playbookChars: 1_048_576,
 } as const;
 
 // Errors on the wire. 4xx, 503 and 507: nothing was done. Any other 5xx: it may have been done, and a repeat is safe (a
