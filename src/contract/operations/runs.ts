@@ -152,7 +152,6 @@ export const RUN_OPERATIONS = {
       timeout: Type.Optional(Span),
       annotations: Type.Optional(Type.Record(Type.String(), Type.String())),
     }),
-    jobToken: true,
   },
   listRuns: {
     ...{ tag: "runs", summary: "List runs, newest first, a page at a time", query: RunFilter },

@@ -35,9 +35,7 @@ export function runRoutes(parts: ServerParts): RouteHandlers {
           input: input ?? {},
           options: checkRunOptions(options),
           by: principal(call),
-          token: call.who.job === undefined ? call.who.id : null,
-          // A run that is started with a job token is a child of that job.
-          parent: call.who.job ?? null,
+          token: call.who.id,
         });
         return new JsonText(JSON.stringify({ id, chapter, created }), created ? 201 : 200);
       } catch (error) {
