@@ -33,31 +33,11 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
   }
 
   async result(options: ResultOptions = {}): Promise<Output> {
-    const timeoutMs = checkResult(options);
-    const { signal } = options;
-    const startedAt = performance.now();
-    for (;;) {
-      const left = timeoutMs === null ? null : timeoutMs - (performance.now() - startedAt);
-      const answer = await this.#waiter.wait(this, { timeoutMs: left, ...(signal ? { signal } : {}) });
-      signal?.throwIfAborted();
-      const isLast = answer === "timeout";
-      const end = await this.#end(isLast);
-      if (end === null && isLast) throw resultTimeout(this.id, timeoutMs);
-      if (end?.error) throw end.error;
-      if (end !== null) return end.result as Output;
-    }
-  }
-
-  /** Null when it has not ended, or the server cannot be reached. */
-  async #end(isLast: boolean): Promise<{ readonly error: Error | null; readonly result: unknown } | null> {
-    try {
-      const job = await this.#get(isLast ? { timeoutMs: LAST_READ_MS, patienceMs: 0 } : {});
+    return (await waitForResult(this.#waiter, this, options, async (call) => {
+      const job = await this.#get(call);
       if (job.chapter <= this.chapter && !isTerminal(job.state)) return null;
       return { error: await errorOfEnd(job, this.chapter, this), result: job.result };
-    } catch (error) {
-      if (isAway(error)) return null;
-      throw error;
-    }
+    })) as Output;
   }
 
   get(): Promise<JobInfo> {
@@ -92,4 +72,38 @@ export class ClientJobHandle<Output> implements JobHandle<Output> {
   explain(): Promise<Explanation> {
     return this.#link.json<Explanation>("explainJob", { params: { id: this.id } });
   }
+}
+
+/** How a job or a run ended. */
+interface ReadEnd {
+  readonly error: Error | null;
+  readonly result: unknown;
+}
+
+/** Waits until it has ended, and returns its result or throws its error. `read` answers null while it has not ended. */
+export async function waitForResult(
+  waiter: EndWaiter,
+  which: { readonly id: string; readonly chapter: number },
+  options: ResultOptions,
+  read: (call: ClientCallOptions) => Promise<ReadEnd | null>,
+): Promise<unknown> {
+  const timeoutMs = checkResult(options);
+  const { signal } = options;
+  const startedAt = performance.now();
+  for (;;) {
+    const left = timeoutMs === null ? null : timeoutMs - (performance.now() - startedAt);
+    const answer = await waiter.wait(which, { timeoutMs: left, ...(signal ? { signal } : {}) });
+    signal?.throwIfAborted();
+    const isLast = answer === "timeout";
+    const end = await read(isLast ? { timeoutMs: LAST_READ_MS, patienceMs: 0 } : {}).catch(nullIfAway);
+    if (end === null && isLast) throw resultTimeout(which.id, timeoutMs);
+    if (end?.error) throw end.error;
+    if (end !== null) return end.result;
+  }
+}
+
+/** The server cannot be reached: the caller waits on. */
+function nullIfAway(error: unknown): null {
+  if (isAway(error)) return null;
+  throw error;
 }

@@ -19,8 +19,9 @@ import {
   type StepsPage,
 } from "../core/api/runs.ts";
 import { checkOptions } from "../core/check.ts";
+import { errorOfRun } from "../core/run/run-end.ts";
 import type { ClientHttpLink } from "./http-call.ts";
-import { ClientJobHandle } from "./job-handle.ts";
+import { ClientJobHandle, waitForResult } from "./job-handle.ts";
 import { pageOrAll } from "./pages.ts";
 import type { EndWaiter } from "./wait-end.ts";
 import { callJob } from "./wire-jobs.ts";
@@ -42,9 +43,16 @@ export function clientRuns(link: ClientHttpLink, waiter: EndWaiter): RunsApi & P
 
   const handle = <Output>({ id, chapter, created }: FoundRun): RunHandle<Output> => {
     const job = new ClientJobHandle<Output>(link, waiter, id, chapter, created);
+    const events: RunHandle<Output>["events"] = (options) => job.events(options);
     return {
-      ...{ id, chapter, created },
-      result: (options) => job.result(options),
+      ...{ id, chapter, created, events },
+      async result(options = {}) {
+        return (await waitForResult(waiter, { id, chapter }, options, async (call) => {
+          const run = await callJob<RunInfo>(link, "getRun", id, call);
+          if (run.chapter <= chapter && run.state === "running") return null;
+          return { error: await errorOfRun(run, chapter, { events }), result: run.result };
+        })) as Output;
+      },
       get: () => read(id),
       steps: (page) => steps(id, page),
       async cancel() {
@@ -52,7 +60,6 @@ export function clientRuns(link: ClientHttpLink, waiter: EndWaiter): RunsApi & P
         return read(id);
       },
       redrive: (options) => redriveRun(id, options),
-      events: (options) => job.events(options),
       explain: () => job.explain(),
     };
   };
