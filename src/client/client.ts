@@ -12,6 +12,7 @@ import { jobOutputs, upload } from "./files.ts";
 import { ClientHttpLink, type LinkOptions } from "./http-call.ts";
 import { clientJobs } from "./jobs.ts";
 import { clientQueues } from "./queues.ts";
+import { clientRuns } from "./runs.ts";
 import { EndWaiter } from "./wait-end.ts";
 import { checkJobId } from "./wire-jobs.ts";
 import { clientWorkers } from "./workers.ts";
@@ -45,6 +46,7 @@ export function perdureClient(options: LinkOptions): PerdureClient {
     ...clientCommands(link),
     ...clientQueues(link),
     ...clientWorkers(link),
+    ...clientRuns(link, waiter),
     admin: adminOf(link),
 
     events: (given = {}) => eventFeed(link, checkFeed(given)),

@@ -6,7 +6,9 @@ import type { CommandsApi } from "./api/commands.ts";
 import type { EventsApi } from "./api/events.ts";
 import type { JobsApi } from "./api/jobs.ts";
 import type { OutputsApi } from "./api/outputs.ts";
+import type { PlaybooksApi } from "./api/playbooks.ts";
 import type { QueuesApi } from "./api/queues.ts";
+import type { RunsApi } from "./api/runs.ts";
 import type { WorkersApi } from "./api/workers.ts";
 import type { Duration } from "./duration.ts";
 
@@ -17,6 +19,8 @@ export interface Perdure
     EventsApi,
     QueuesApi,
     WorkersApi,
+    RunsApi,
+    PlaybooksApi,
     MaintenanceApi,
     AsyncDisposable {}
 

@@ -2,8 +2,6 @@
  *  this one. */
 
 import { checkFeed } from "../core/api/events.ts";
-import type { PlaybooksApi } from "../core/api/playbooks.ts";
-import type { RunsApi } from "../core/api/runs.ts";
 import { checkGrace } from "../core/api/workers.ts";
 import type { Perdure } from "../core/api.ts";
 import { PerdureError } from "../core/errors.ts";
@@ -17,7 +15,7 @@ import { embeddedQueues } from "./queues.ts";
 import { embeddedRuns } from "./runs.ts";
 import { embeddedWorkers } from "./workers.ts";
 
-export interface EmbeddedPerdure extends Perdure, RunsApi, PlaybooksApi {
+export interface EmbeddedPerdure extends Perdure {
   /** The time of the clock that the instants of this store come from. */
   storeNow(): number;
 }

@@ -33,6 +33,7 @@ import { fileRoutes, uploadRoutes } from "./routes/files.ts";
 import { jobRoutes } from "./routes/jobs.ts";
 import { metaRoutes } from "./routes/meta.ts";
 import { queueRoutes } from "./routes/queues.ts";
+import { playbookRoutes, runRoutes } from "./routes/runs.ts";
 import { sessionRoutes } from "./routes/sessions.ts";
 import { tokenRoutes } from "./routes/tokens.ts";
 import { workerRoutes } from "./routes/workers.ts";
@@ -46,6 +47,8 @@ function allHandlers(parts: ServerParts): RouteHandlers {
     ...uploadRoutes(parts),
     ...sessionRoutes(parts),
     ...queueRoutes(parts),
+    ...runRoutes(parts),
+    ...playbookRoutes(parts),
     ...workerRoutes(parts),
     ...tokenRoutes(parts),
     ...metaRoutes(parts),

@@ -99,7 +99,7 @@ export function fakedTimers(): string {
 // Wraps the library for a test: calls that would wait forever while the clock stands still are guarded, and `close`
 // moves the clock as far as closing needs.
 
-export function guardedPerdure<T extends Perdure & RunsApi>(perdure: T, guard: HangGuard, close: T["close"]): T {
+export function guardedPerdure<T extends Perdure>(perdure: T, guard: HangGuard, close: T["close"]): T {
   const runOf = <Output>(run: RunHandle<Output>) => guardedRun(run, guard);
   const handleOf = <Output>(job: JobHandle<Output>) => guardedHandle(job, guard);
   const calls: Partial<Record<keyof Perdure | keyof RunsApi | symbol, unknown>> = {

@@ -1,6 +1,3 @@
-/** Ends the steps of a run as a test scripts it, instead of running them: for tests of a playbook alone. The steps are real jobs;
- *  workers of the kit claim them, wherever they would run, and report the outcomes of the script. */
-import type { RunsApi } from "../core/api/runs.ts";
 import { NonRetryableError } from "../core/decision/failure.ts";
 import { ConfigError } from "../core/errors.ts";
 import type { JobInfo } from "../core/job/views.ts";
@@ -32,12 +29,12 @@ const CONNECTION = "connection/";
 const PAGE = 1_000;
 
 export class ScriptedSteps {
-  readonly #perdure: Perdure & RunsApi;
+  readonly #perdure: Perdure;
   readonly #outcomes: StepOutcomes;
   readonly #workers = new Map<string, WorkerHandle>();
   readonly #used = new Map<string, number>();
 
-  constructor(perdure: Perdure & RunsApi, outcomes: StepOutcomes) {
+  constructor(perdure: Perdure, outcomes: StepOutcomes) {
     this.#perdure = perdure;
     this.#outcomes = outcomes;
   }

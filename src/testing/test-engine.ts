@@ -5,8 +5,7 @@
  *  or a request, for up to `patience`. */
 
 import type { JobHandle } from "../core/api/jobs.ts";
-import type { PlaybooksApi } from "../core/api/playbooks.ts";
-import type { RunHandle, RunInfo, RunsApi } from "../core/api/runs.ts";
+import type { RunHandle, RunInfo } from "../core/api/runs.ts";
 import { type Duration, toMs } from "../core/duration.ts";
 import { ConfigError, PerdureError } from "../core/errors.ts";
 import type { Explanation } from "../core/explain/explain.ts";
@@ -41,7 +40,7 @@ export interface TestEngineOptions extends Omit<OpenOptions, "url" | "token" | "
  *  await kit.advance("1h");
  *  await kit.close(); */
 export interface TestEngine extends AsyncDisposable {
-  readonly perdure: Perdure & RunsApi & PlaybooksApi;
+  readonly perdure: Perdure;
   readonly clock: VirtualClock;
   /** Moves time forward; everything that becomes due happens at its time. */
   advance(by: Duration): Promise<void>;
@@ -85,7 +84,7 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   const opened = (await Perdure.open(
     { ...rest, url: ":memory:", lease: LEASE },
     { clock: mover.engineClock, random, wrapStore, wrapOutputs },
-  )) as Perdure & RunsApi & PlaybooksApi;
+  )) as Perdure;
   const guard = new HangGuard({
     activity: () => (calls.toKit > 0 || calls.underWay > 0 ? "busy" : calls.made),
     realWork: () => mover.realWork,

@@ -5,6 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Scope } from "../../src/core/access.ts";
+import { playbookReader } from "../../src/embedded/playbook-reader.ts";
 import { storeClock } from "../../src/embedded/store-clock.ts";
 import { Engine } from "../../src/engine/engine.ts";
 import type { EngineOptions } from "../../src/engine/parts.ts";
@@ -125,6 +126,7 @@ export async function startServer(options: KitOptions = {}): Promise<TestServer>
   const blobs = directoryBlobs(join(directory, "artifacts"));
   const engine = new Engine({
     ...{ store, clock, random: Math.random, newId, log, name: "test", outputs: blobs },
+    readPlaybook: playbookReader({}),
     ...(leaseMs === undefined ? {} : { leaseMs }),
     ...(retention === undefined ? {} : { retention }),
     ...(isGone === undefined ? {} : { isGone }),

@@ -16,6 +16,7 @@ import { ConfigError, PerdureError } from "../../core/errors.ts";
 import { fixedPaths, inlinePlaybooks, isRelative } from "../../core/playbook/paths.ts";
 import { PLAYBOOK_FORMAT, type Playbook } from "../../core/playbook/playbook.ts";
 import { invalidPlaybook, playbookNotFound } from "../../core/playbook/playbook-errors.ts";
+import { type GraphFormat, graphText } from "../../core/run/graph-text.ts";
 import type { FoundPlaybook } from "../../core/run/plan.ts";
 import { ByteCache } from "../../lib/byte-cache.ts";
 import type { Asset, CatalogEntry, PlaybookBody, RunStore } from "../../store/store.ts";
@@ -122,6 +123,13 @@ export class Playbooks {
     this.#calls.clear();
     if (removed === 0) throw playbookNotFound(parsed.path, version ?? parsed.version);
     return removed;
+  }
+
+  /** Throws `invalid_playbook` or `playbook_not_found`. */
+  async graph(namespace: string, given: PlaybookInput, format: GraphFormat): Promise<string> {
+    if (typeof given !== "string") return graphText(this.#readings.compile(given).root, format);
+    const { path, version } = parsePlaybookPath(given);
+    return graphText(await this.load((await this.#entry(namespace, path, version)).playbook), format);
   }
 
   // Definitions of runs.

@@ -2,6 +2,7 @@
 import {
   checkRunsFilter,
   checkStepsPage,
+  MAX_STEPS_PAGE,
   type RunInfo,
   type RunRedriveOptions,
   type RunsFilter,
@@ -9,17 +10,24 @@ import {
   type StepsPage,
 } from "../../core/api/runs.ts";
 import { PerdureError } from "../../core/errors.ts";
+import type { JobEvent } from "../../core/job/event.ts";
 import { isTerminal } from "../../core/job/job.ts";
+import { type GraphFormat, graphText } from "../../core/run/graph-text.ts";
 import type { RunRow } from "../../core/run/run.ts";
+import { latestRoutes } from "../../core/run/run-routes.ts";
 import { isId } from "../../lib/id.ts";
 import type { JobRow } from "../../store/store.ts";
 import { command, jobNotFound } from "../command.ts";
 import type { EngineParts } from "../parts.ts";
 import type { Playbooks } from "../playbooks/playbooks.ts";
+import { eachEvent } from "../read-job.ts";
 import { redriveOf } from "./redrive-run.ts";
 import type { RunService, RunTrouble } from "./run-service.ts";
 import { jobsOfRuns, runInfo, stepInfos } from "./run-views.ts";
 import { type NewRunRequest, type StartedRun, startRun } from "./start-run.ts";
+
+/** Visits of steps in a graph: it shows the latest of each. */
+const MAX_DRAWN = 20_000;
 
 export class Runs {
   readonly #parts: EngineParts;
@@ -73,6 +81,23 @@ export class Runs {
     const wanted = await redriveOf(this.#parts.store, this.#playbooks, run, options);
     await command(this.#parts, id, { kind: "redrive", run: wanted, by });
     return this.info(namespace, id);
+  }
+
+  /** Drawn with the states of its steps; items of loops are counted. */
+  async graph(namespace: string, id: string, format: GraphFormat): Promise<string> {
+    const { job, run } = await this.#read(namespace, id);
+    const { store, clock } = this.#parts;
+    const playbook = await this.#playbooks.load(run.playbook);
+    const steps: StepInfo[] = [];
+    for (let after = 0; steps.length < MAX_DRAWN; ) {
+      const page = await stepInfos(store, playbook, id, { after, limit: MAX_STEPS_PAGE, items: false });
+      steps.push(...page);
+      if (page.length < MAX_STEPS_PAGE) break;
+      after = page.at(-1)?.n ?? after;
+    }
+    const events: JobEvent[] = [];
+    for await (const event of eachEvent(store, job)) if (event.name === "run.advanced") events.push(event);
+    return graphText(playbook, format, { steps, progress: run, routes: latestRoutes(events), now: clock.now() });
   }
 
   /** Why it cannot advance, if a mistake of this version is the reason. */

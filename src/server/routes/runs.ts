@@ -10,6 +10,7 @@ import {
   type RunsFilter,
   type StepsPage,
 } from "../../core/api/runs.ts";
+import type { GraphFormat } from "../../core/run/graph-text.ts";
 import { JsonText, operator, type RouteHandlers, type ServerParts } from "../context.ts";
 import { findJob } from "../find-job.ts";
 import { principal, withWirePath } from "./submit.ts";
@@ -84,8 +85,6 @@ export function runRoutes(parts: ServerParts): RouteHandlers {
   };
 }
 
-type GraphFormat = "json" | "ascii" | "mermaid";
-
 function formatOf(value: unknown): GraphFormat {
   return (value as GraphFormat | undefined) ?? "json";
 }
@@ -104,7 +103,7 @@ export function playbookRoutes({ engine }: ServerParts): RouteHandlers {
 
     async listPlaybooks({ namespace, query }) {
       const { after, limit = LIMIT.playbooks } = query as { readonly after?: string; readonly limit?: number };
-      const found = await playbooks.list(namespace, { after: after ?? null, limit });
+      const found = await playbooks.list(namespace, { limit, ...(after === undefined ? {} : { after }) });
       return { playbooks: found, next: found.length < limit ? null : (found.at(-1)?.path ?? null) };
     },
 
