@@ -14,7 +14,7 @@ import type { JobEvent } from "../../core/job/event.ts";
 import { isTerminal } from "../../core/job/job.ts";
 import { type GraphFormat, graphText } from "../../core/run/graph-text.ts";
 import type { RunRow } from "../../core/run/run.ts";
-import { latestRoutes } from "../../core/run/run-routes.ts";
+import { readRunHistory } from "../../core/run/run-history.ts";
 import { isId } from "../../lib/id.ts";
 import type { JobRow } from "../../store/store.ts";
 import { command, jobNotFound } from "../command.ts";
@@ -97,7 +97,7 @@ export class Runs {
     }
     const events: JobEvent[] = [];
     for await (const event of eachEvent(store, job)) if (event.name === "run.advanced") events.push(event);
-    return graphText(playbook, format, { steps, progress: run, routes: latestRoutes(events), now: clock.now() });
+    return graphText(playbook, format, { steps, history: readRunHistory(events), now: clock.now() });
   }
 
   /** Why it cannot advance, if a mistake of this version is the reason. */
