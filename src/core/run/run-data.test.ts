@@ -50,3 +50,17 @@ it("keeps keys that mean something to JavaScript as plain keys", () => {
     returnStep: "x",
   });
 });
+
+it("checks the input of a run below, and fills in its defaults", () => {
+  const playbook = testPlaybook([testStep("a")], {
+    inputs: { city: { type: "string", required: true }, days: { type: "integer", default: 3 } },
+  });
+  const of = (inputs: Record<string, unknown>) => startRunData(playbook, { inputs, workload: null }, "job_1", 0);
+  expect(of({ city: "Oslo" })).toMatchObject({
+    ok: true,
+    value: { inputs: { city: "Oslo", days: 3 }, workload: { days: 3 } },
+  });
+  const refused = of({ city: 7, dais: 1 });
+  expect(refused).toMatchObject({ ok: false, failure: { class: "invalid", code: "input" } });
+  expect(refused.ok ? "" : refused.failure.message).toMatch(/unknown input "dais".*city/s);
+});

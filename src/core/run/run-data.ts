@@ -3,6 +3,7 @@
 import { isPlain } from "../check.ts";
 import { type Failure, failure } from "../decision/failure.ts";
 import { showAt } from "../format.ts";
+import { checkInputs } from "../playbook/input-check.ts";
 import type { Playbook } from "../playbook/playbook.ts";
 import { FillError, fillValue, type TemplateScope } from "../template/fill.ts";
 
@@ -39,9 +40,13 @@ export function mergedOver(
   return merged;
 }
 
-/** Fills the defaults one after another, so that one can use those above it, and merges the input over them. */
+/** Fills the defaults one after another, so that one can use those above it, and merges the input over them. The input is checked
+ *  here too, as that of a run below is made from templates. */
 export function startRunData(playbook: Playbook, data: RunData, runId: string, now: number): Filled<RunData> {
-  const { inputs } = data;
+  const { value: inputs, problems } = checkInputs(playbook.inputs, data.inputs);
+  if (problems.length > 0) {
+    return invalid("input", `the input is not valid: ${problems.map(({ message }) => message).join("; ")}`);
+  }
   const workload: Record<string, unknown> = mergedOver({}, inputs);
   const scope: TemplateScope = (name) => {
     if (name === "inputs") return inputs;
@@ -55,7 +60,7 @@ export function startRunData(playbook: Playbook, data: RunData, runId: string, n
     if (!filled.ok) return filled;
     workload[key] = isRecord(given) && isRecord(filled.value) ? mergedOver(filled.value, given) : filled.value;
   }
-  return { ok: true, value: { ...data, workload } };
+  return { ok: true, value: { ...data, inputs, workload } };
 }
 
 /** Undefined for other names. */

@@ -206,9 +206,10 @@ function planOf(action: StepAction, step: number, input: StepInput, now: number)
       for (const name of new Set([...Object.keys(action.input), "argv", "env", "cwd", "stdin", "input"])) {
         fields[name] = input.field(name, action.input[name]);
       }
-      const { argv, env, cwd, ...rest } = fields;
+      const { argv, env, cwd, stdin, ...rest } = fields;
       const list = Array.isArray(argv) ? argv.map((each, i) => textOf(`argv[${i}]`, each)) : argv;
-      const shown = { ...rest, argv: list, cwd: cwd ?? undefined, env: textsOf("env", env ?? {}) };
+      const text = stdin === undefined ? undefined : textOf("stdin", stdin);
+      const shown = { ...rest, argv: list, cwd: cwd ?? undefined, env: textsOf("env", env ?? {}), stdin: text };
       return commandJob({ resultStdout: true, ...shown });
     }
     case "postgres": {
