@@ -179,9 +179,26 @@ export function scopeOf(
 function stepValue(source: ScopeSource, index: number, n: number | undefined): Layered | undefined {
   const stored = n === undefined ? undefined : source.output(n);
   if (n === undefined || stored === undefined) return undefined;
+  const items = source.items(n) ?? null;
+  const visits = source.visits[index] ?? stored.step.visit;
   const step = source.playbook.steps[index] as PlaybookStep;
-  return layered(outputOf(step, stored, source.items(n) ?? null), stored, source.visits[index] ?? stored.step.visit);
+  const known = stepValues.get(stored);
+  if (known?.items === items && known.visits === visits && known.step === step) return known.value;
+  const value = layered(outputOf(step, stored, items), stored, visits);
+  stepValues.set(stored, { items, visits, step, value });
+  return value;
 }
+
+/** A condition for each of 10,000 items may read a list of 10,000 results: it is made once. */
+const stepValues = new WeakMap<
+  StoredOutput,
+  {
+    readonly items: readonly StoredOutput[] | null;
+    readonly visits: number;
+    readonly step: PlaybookStep;
+    readonly value: Layered;
+  }
+>();
 
 function localNames(
   source: ScopeSource,
@@ -283,7 +300,7 @@ export function tooMuch(source: ScopeSource, place: ScopePlace): string | null {
     if (!readsResults || !isLoop(source.playbook, stored)) return null;
     const items = source.items(n);
     if (items === null) return `the results of the items of step "${stored.step.node}" are too large together`;
-    for (const item of items ?? []) chars += item.result?.length ?? 0;
+    if (items !== undefined) chars += charsOf(items);
     return null;
   };
   for (const { uses, own } of partsOf(source, place)) {
@@ -295,6 +312,16 @@ export function tooMuch(source: ScopeSource, place: ScopePlace): string | null {
     if (trouble !== null) return trouble;
   }
   return chars > MAX_READ ? `the outputs that are read are longer than ${MAX_READ} characters together` : null;
+}
+
+const itemChars = new WeakMap<readonly StoredOutput[], number>();
+
+function charsOf(items: readonly StoredOutput[]): number {
+  const known = itemChars.get(items);
+  if (known !== undefined) return known;
+  const chars = items.reduce((sum, { result }) => sum + (result?.length ?? 0), 0);
+  itemChars.set(items, chars);
+  return chars;
 }
 
 export function optionsOf({ playbook }: ScopeSource): FillOptions {
