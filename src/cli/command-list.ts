@@ -18,6 +18,21 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import("./commands/apply.ts")).apply,
   },
   {
+    name: "validate",
+    summary: "Check playbook files, and list all their problems",
+    load: async () => (await import("./commands/validate.ts")).validate,
+  },
+  {
+    name: "graph",
+    summary: "Draw the steps of a playbook",
+    load: async () => (await import("./commands/graph.ts")).graph,
+  },
+  {
+    name: "schema",
+    summary: "Print the JSON Schema of playbooks, for editors",
+    load: async () => (await import("./commands/schema.ts")).schema,
+  },
+  {
     name: "convert",
     summary: "Convert a file of another system to a Perdure job file",
     load: async () => (await import("./commands/convert.ts")).convert,

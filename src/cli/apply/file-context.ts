@@ -2,8 +2,8 @@
  *  of that folder. Nothing else, by path or link: a downloaded document must not be able to send other files of this
  *  machine. Also finds positions for notes that have none. */
 import { randomBytes } from "node:crypto";
-import { existsSync, realpathSync, statSync } from "node:fs";
-import { dirname, isAbsolute, join, resolve, sep } from "node:path";
+import { existsSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { fieldPath, isPlain } from "../../core/check.ts";
 import { type ConfigError, show } from "../../core/errors.ts";
 import type { ReadContext } from "../../dialects/dialect.ts";
@@ -12,8 +12,9 @@ import type { DialectSettings } from "../../dialects/settings.ts";
 import type { YamlPath, YamlText } from "../../yaml/read.ts";
 import { YAML_LIMITS } from "../../yaml/scan.ts";
 import { type CliError, usageError } from "../exit.ts";
+import { readBeside } from "../input/files-beside.ts";
 import { stepsOf, withQuotes } from "../input/job-file.ts";
-import { readSmallFile, readYamlBytes, yamlUsageError } from "../input/yaml-file.ts";
+import { readYamlBytes, yamlUsageError } from "../input/yaml-file.ts";
 import type { AnyDocument } from "./documents.ts";
 
 /** A job cannot hold more as base64. */
@@ -81,21 +82,12 @@ export class FileContext {
 
   #bytes(path: string, limit: number): Buffer | null {
     const { dir } = this.#document;
-    const full = resolve(dir, path);
-    const shown = shownPath(this.#document.yaml.file, path);
-    if (path.includes("\0") || isAbsolute(path)) throw this.#leadsOut(path);
-    let real: string;
-    try {
-      real = realpathSync(full);
-    } catch {
-      return null;
-    }
     const above = join(dir, "..");
     const isPack = PACK_FILES.some((name) => existsSync(join(above, name)));
-    const roots = [dir, ...(isPack ? [above] : [])].map((root) => realpathSync(root));
-    if (!roots.some((root) => real.startsWith(root.endsWith(sep) ? root : root + sep))) throw this.#leadsOut(path);
-    // Reading a pipe or a device might never end.
-    return statSync(real).isFile() ? readSmallFile(real, shown, limit) : null;
+    const shown = shownPath(this.#document.yaml.file, path);
+    const found = readBeside(path, { dir, roots: [dir, ...(isPack ? [above] : [])], shown, limit });
+    if (found === "outside") throw this.#leadsOut(path);
+    return found === "missing" ? null : found.bytes;
   }
 
   /** Readers request files by path, not by field: the field is the one that contains this path, or its end. */
@@ -110,7 +102,7 @@ export class FileContext {
   }
 }
 
-function shownPath(file: string, path: string): string {
+export function shownPath(file: string, path: string): string {
   return file === "stdin" ? path : join(dirname(file), path);
 }
 

@@ -33,7 +33,7 @@ describe("completion in bash", () => {
   });
 
   it("completes options of the command", () => {
-    expect(completed("ps", "--st")).toEqual(["--state"]);
+    expect(completed("ps", "--sta")).toEqual(["--state"]);
     expect(completed("ps", "--state", "failed", "--li")).toEqual(["--limit"]);
     expect(completed("ps", "--he")).toEqual(["--help"]);
     expect(completed("run", "--backoff-f")).toEqual(["--backoff-factor"]);

@@ -50,6 +50,7 @@ export function completionScript(shell: Shell, commands: readonly CliCommand[]):
 /** Completions for words that are not options; none: files. */
 function wordsOf({ name }: CliCommand): readonly string[] {
   if (name === "completion") return SHELLS;
+  if (name === "schema") return ["playbook"];
   return name === "config" ? KEYS : [];
 }
 

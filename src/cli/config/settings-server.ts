@@ -206,4 +206,12 @@ export const SERVER_SETTINGS = [
     default: ({ isTTY }: { isTTY: boolean }) => (isTTY ? "text" : "json"),
     help: "json or text. Default: text on a terminal, else json.",
   },
+  {
+    key: "playbooks.tools",
+    flag: "playbook-tool",
+    env: "PERDURE_PLAYBOOK_TOOLS",
+    type: "labels",
+    value: "TYPE=KIND",
+    help: "A step type of playbooks, and the kind of the jobs it means: duckdb=my-duckdb.",
+  },
 ] as const satisfies readonly Setting[];

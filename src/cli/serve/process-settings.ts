@@ -13,7 +13,7 @@ export const SERVER_KEYS = [
   ...(["server.maxConnectionsPerAddress", "server.laneQuota", "server.sessionQuota"] as const),
   ...(["server.outputs", "server.outputLimit", "server.secret", "server.secretFile", "server.lease"] as const),
   ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
-  ...(["server.logLevel", "server.logFormat"] as const),
+  ...(["server.logLevel", "server.logFormat", "playbooks.tools"] as const),
   ...DIALECT_SETTINGS.map(({ key }) => key),
 ] as const satisfies readonly SettingKey[];
 

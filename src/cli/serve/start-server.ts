@@ -75,6 +75,7 @@ export async function startServing(
       log,
       outputs: outputsOf(config.text("server.outputs"), io.cwd, target.url),
       leaseMs: config.durationMs("server.lease"),
+      tools: config.labels("playbooks.tools"),
       reapEveryMs: Math.min(...servings.flatMap(({ reapEveryMs }) => reapEveryMs ?? [])),
       observer: {
         reaped(attempts) {

@@ -13,8 +13,9 @@ import { withFields } from "../../lib/log.ts";
 import { systemClock } from "../../lib/system-clock.ts";
 import { isPostgres, openStore, schemaVersion } from "../../store/open.ts";
 import type { CommandContext } from "../command.ts";
-import { type Config, loadConfig } from "../config/config.ts";
+import type { Config } from "../config/config.ts";
 import type { SettingKey } from "../config/settings.ts";
+import { upkeepConfig } from "../config/upkeep.ts";
 import { CliError, EXIT, usageError } from "../exit.ts";
 import { readableOutputs, workingOutputs } from "../serve/outputs.ts";
 import { holdsData, makeDataDirectory, noData, stillClock } from "./data-directory.ts";
@@ -22,14 +23,12 @@ import type { StoreTarget } from "./store-target.ts";
 
 const KEYS = [
   ...(["server.retention.succeeded", "server.retention.failed", "server.retention.cancelled"] as const),
-  ...(["server.lease", "server.outputs", "server.outputLimit"] as const),
+  ...(["server.lease", "server.outputs", "server.outputLimit", "playbooks.tools"] as const),
 ] as const satisfies readonly SettingKey[];
 
 /** The effective server settings here, from the environment and the settings file: commands have no options for them. */
-export function upkeepSettings({ given, io }: Pick<CommandContext, "given" | "io">): Config {
-  const file = given.text("config");
-  const named = file === undefined ? io : { ...io, env: { ...io.env, PERDURE_CONFIG: file } };
-  return loadConfig({ io: named }, KEYS);
+export function upkeepSettings(context: Pick<CommandContext, "given" | "io">): Config {
+  return upkeepConfig(context, KEYS);
 }
 
 export function retentionIn(config: Config): Retention {
@@ -52,7 +51,7 @@ export async function withStore<T>(
   const log = verboseLog(context);
   const opened = await openEngine(
     {
-      ...{ url, schema, connections: undefined, log },
+      ...{ url, schema, connections: undefined, log, tools: config.labels("playbooks.tools") },
       outputs: readableOutputs(target, config.text("server.outputs"), context.io.cwd),
     },
     hostEnvironmentOf(stillClock),
@@ -76,6 +75,7 @@ export async function withWorkingStore<T>(
   const keepAll: Retention = { succeeded: null, failed: null, cancelled: null };
   const opened = await openEngine({
     ...{ url, schema, connections: undefined, log, leaseMs: config.durationMs("server.lease") },
+    tools: config.labels("playbooks.tools"),
     outputs: workingOutputs(target, config, context.io.cwd),
     retention: isPostgres(url) ? keepAll : retentionIn(config),
   });
