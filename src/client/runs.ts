@@ -9,6 +9,7 @@ import {
   type ValidationAnswer,
 } from "../core/api/playbooks.ts";
 import {
+  checkGraphFormat,
   checkRunsFilter,
   checkStepsPage,
   type RunHandle,
@@ -76,6 +77,10 @@ export function clientRuns(link: ClientHttpLink, waiter: EndWaiter): RunsApi & P
     runs: (filter = {}) => link.json("listRuns", { query: filterQuery(checkRunsFilter(filter)) }),
     steps,
     redriveRun,
+    async runGraph(id, format = "ascii") {
+      const query = queryOf({ format: checkGraphFormat(format) });
+      return (await callJob<{ readonly graph: string }>(link, "getRunGraph", id, { query })).graph;
+    },
 
     validatePlaybook(playbook) {
       const body = JSON.stringify({ playbook: toWirePlaybook(playbook) });

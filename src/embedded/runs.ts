@@ -1,7 +1,7 @@
 /** Runs and playbooks of an engine in this process. */
 
 import type { PlaybooksApi } from "../core/api/playbooks.ts";
-import { checkRunOptions, type RunsApi } from "../core/api/runs.ts";
+import { checkGraphFormat, checkRunOptions, type RunsApi } from "../core/api/runs.ts";
 import { checkOptions } from "../core/check.ts";
 import { type EmbeddedParts, readRow } from "./parts.ts";
 import { EmbeddedRunHandle } from "./run-handle.ts";
@@ -23,6 +23,7 @@ export function embeddedRuns(parts: EmbeddedParts): RunsApi & PlaybooksApi {
     runs: async (filter = {}) => runs.list(namespace, filter),
     steps: async (id, page) => runs.steps(namespace, id, page),
     redriveRun: async (id, options = {}) => runs.redrive(namespace, id, options, by),
+    runGraph: async (id, format = "ascii") => runs.graph(namespace, id, checkGraphFormat(format)),
 
     validatePlaybook: async (playbook) => playbooks.validate(namespace, playbook),
     async pushPlaybook(playbook, options = {}) {

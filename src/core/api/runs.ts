@@ -9,6 +9,7 @@ import type { PerdureEvent } from "../job/event.ts";
 import type { FailReason, JobState } from "../job/job.ts";
 import { JOBS_FILTER } from "../job/jobs-filter.ts";
 import type { StepType } from "../playbook/playbook.ts";
+import { GRAPH_FORMATS, type GraphFormat } from "../run/graph-format.ts";
 import { type RunPhase, STEP_STATES, type StepState } from "../run/run.ts";
 import { SUBMIT_OPTIONS } from "../task/submit-options.ts";
 import type { FeedOptions } from "./events.ts";
@@ -33,6 +34,8 @@ export interface RunsApi {
   /** Repeats what failed, was cancelled or never ended, in the same run; what succeeded stays. Throws `wrong_state` unless the run
    *  has failed or was cancelled. */
   redriveRun(id: string, options?: RunRedriveOptions): Promise<RunInfo>;
+  /** The steps of a run with their states and the arcs that were taken, as text for a terminal, Mermaid, or JSON. */
+  runGraph(id: string, format?: GraphFormat): Promise<string>;
 }
 
 /** The options of a run.
@@ -280,6 +283,10 @@ export function checkRunsFilter(filter: RunsFilter): RunsFilter {
     if (value !== undefined) JOBS_FILTER[name].check(value, `runs.${name}`);
   }
   return filter;
+}
+
+export function checkGraphFormat(format: unknown): GraphFormat {
+  return asOneOf(format, GRAPH_FORMATS, "runGraph.format");
 }
 
 const STEPS_PAGE_NAMES = ["after", "limit", "states", "step", "items", "outputs"] as const;

@@ -6,14 +6,9 @@ import { counted, showText } from "../format.ts";
 import { graphOf } from "../playbook/graph.ts";
 import type { Playbook, PlaybookArc, PlaybookStep } from "../playbook/playbook.ts";
 import { type DrawnBox, drawGraph } from "./graph-drawing.ts";
+import type { GraphFormat } from "./graph-format.ts";
 import { isOpen, type StepState } from "./run.ts";
 import type { LoopCounts, RunHistory } from "./run-history.ts";
-
-export const GRAPH_FORMATS = ["ascii", "mermaid", "json"] as const;
-/** How a graph is written.
- *  @example
- *  const format: GraphFormat = "mermaid"; */
-export type GraphFormat = (typeof GRAPH_FORMATS)[number];
 
 /** What is known of a run. */
 export interface GraphRun {

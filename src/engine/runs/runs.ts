@@ -12,7 +12,8 @@ import {
 import { PerdureError } from "../../core/errors.ts";
 import type { JobEvent } from "../../core/job/event.ts";
 import { isTerminal } from "../../core/job/job.ts";
-import { type GraphFormat, graphText } from "../../core/run/graph-text.ts";
+import type { GraphFormat } from "../../core/run/graph-format.ts";
+import { graphText } from "../../core/run/graph-text.ts";
 import type { RunRow } from "../../core/run/run.ts";
 import { readRunHistory } from "../../core/run/run-history.ts";
 import { isId } from "../../lib/id.ts";

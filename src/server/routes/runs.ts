@@ -10,7 +10,7 @@ import {
   type RunsFilter,
   type StepsPage,
 } from "../../core/api/runs.ts";
-import type { GraphFormat } from "../../core/run/graph-text.ts";
+import type { GraphFormat } from "../../core/run/graph-format.ts";
 import { JsonText, operator, type RouteHandlers, type ServerParts } from "../context.ts";
 import { findJob } from "../find-job.ts";
 import { principal, withWirePath } from "./submit.ts";
