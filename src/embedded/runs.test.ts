@@ -126,6 +126,11 @@ describe("a run", () => {
     });
     expect(await stepsOf(kit, other.id)).toEqual(["reserve failed"]);
     await expect(other.result()).rejects.toMatchObject({ code: "job_failed", reason: "step" });
+    const { text, next } = await other.explain();
+    expect(text).toContain("reserve");
+    expect(text).toContain(`perdure redrive ${other.id}`);
+    expect(next.kind).toBe("person");
+    expect((await kit.perdure.explain(other.id)).text).toBe(text);
     await expect(other.result()).rejects.toThrow('failed (step): step "reserve": no stock');
   });
 
@@ -136,6 +141,7 @@ describe("a run", () => {
     await kit.settled();
     const before = kit.clock.now();
     const [pause] = await run.steps();
+    expect((await run.explain()).summary).toContain("pause");
     expect(pause).toMatchObject({ state: "waiting", job: null, waitsUntil: before + 3_600_000 });
     expect(await kit.runToEnd(run)).toMatchObject({ state: "succeeded" });
     expect(kit.clock.now() - before).toBe(3_600_000);

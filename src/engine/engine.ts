@@ -7,6 +7,7 @@ import type { StdinFile } from "../core/input/exec-input.ts";
 import type { Command } from "../core/job/command.ts";
 import type { PerdureEvent } from "../core/job/event.ts";
 import type { Usage } from "../core/job/job.ts";
+import { RUN_KIND } from "../core/playbook/playbook.ts";
 import type { Child, ChildState, HeldParent } from "../core/task/task.ts";
 import type { HeldAttempt, RenewAnswer, Report, SettleAnswer, WorkerHealth } from "../core/worker-protocol.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -223,6 +224,10 @@ export class Engine {
     const { store, clock } = this.#parts;
     const history = await store.history(jobId, { events: false });
     if (history === null) throw jobNotFound(jobId);
+    if (history.job.kind === RUN_KIND) {
+      const ofRun = await this.runs.explain(history.job, async (id) => (await this.explain(id)).summary);
+      if (ofRun !== null) return ofRun;
+    }
     const { job, lateReports, capableSessions, liveSessions, queuePausedAt, isOrphan } = history;
     const reader = new JobHistoryReader(job.policy);
     for await (const event of eachEvent(store, job)) reader.add(event);

@@ -1,13 +1,16 @@
 /** Loads what an advance needs beyond the run itself. Outputs of steps that have succeeded never change, so they are cached; a
  *  step that failed may be opened again by a redrive, and values of `ctx` change. */
 import type { Playbook } from "../../core/playbook/playbook.ts";
-import type { FoundPlaybook, Known, Needs } from "../../core/run/plan.ts";
+import type { FoundPlaybook, Known, Needs, PlannedChange } from "../../core/run/plan.ts";
 import type { LoadedRun, StepRow, StoredOutput } from "../../core/run/run.ts";
 import { ByteCache } from "../../lib/byte-cache.ts";
 import type { RunStore } from "../../store/store.ts";
 import type { Playbooks } from "../playbooks/playbooks.ts";
 
 const CACHE_BYTES = 33_554_432;
+const LISTS_BYTES = 16_777_216;
+/** Of a parsed list for each character of its JSON. */
+const LIST_BYTES = 6;
 /** Of an output besides its text. */
 const ROW_BYTES = 400;
 /** The items of a loop together: as much as all outputs that one step may read. */
@@ -27,6 +30,7 @@ export class RunFacts {
   readonly #runs: RunStore;
   readonly #playbooks: Playbooks;
   readonly #outputs = new ByteCache<string, StoredOutput>(CACHE_BYTES);
+  readonly #lists = new ByteCache<string, readonly unknown[]>(LISTS_BYTES);
 
   constructor(runs: RunStore, playbooks: Playbooks) {
     this.#runs = runs;
@@ -37,15 +41,23 @@ export class RunFacts {
     return { outputs: new Map(), items: new Map(), lists: new Map(), variables: null, paths: new Map(), waiting: null };
   }
 
+  /** What was read while a step was open. An advance may end it otherwise than its job did. */
+  written(run: string, changed: readonly PlannedChange[]): void {
+    for (const { n, state, endedAt } of changed) {
+      const key = `${run} ${n}`;
+      const known = this.#outputs.get(key);
+      if (known === undefined) continue;
+      if (state === "succeeded") this.#keep(key, { ...known, step: { ...known.step, state, endedAt } });
+      else this.#outputs.delete(key);
+    }
+  }
+
   /** Adds what is needed. */
   async add(facts: Facts, needs: Needs, loaded: LoadedRun, playbook: Playbook): Promise<void> {
     const { run, job } = loaded;
     if (needs.outputs.length > 0) await this.#addOutputs(facts, run.id, needs.outputs);
     for (const n of needs.items) facts.items.set(n, await this.#runs.items(run.id, n, ITEM_CHARS));
-    for (const n of needs.lists) {
-      const text = await this.#runs.list(run.id, n);
-      facts.lists.set(n, text === null ? [] : (JSON.parse(text) as unknown[]));
-    }
+    for (const n of needs.lists) facts.lists.set(n, await this.#list(run.id, n));
     if (needs.variables) {
       const values: Record<string, unknown> = {};
       for (const [name, text] of Object.entries(await this.#runs.variables(run.id))) values[name] = JSON.parse(text);
@@ -68,8 +80,23 @@ export class RunFacts {
       const { n } = output.step;
       facts.outputs.set(n, output);
       if (!isFinal(output)) continue;
-      this.#outputs.set(`${run} ${n}`, output, ROW_BYTES + 2 * (output.result?.length ?? 0));
+      this.#keep(`${run} ${n}`, output);
     }
+  }
+
+  #keep(key: string, output: StoredOutput): void {
+    this.#outputs.set(key, output, ROW_BYTES + 2 * (output.result?.length ?? 0));
+  }
+
+  /** Never changes. A loop asks for it whenever an item starts. */
+  async #list(run: string, n: number): Promise<readonly unknown[]> {
+    const key = `${run} ${n}`;
+    const known = this.#lists.get(key);
+    if (known !== undefined) return known;
+    const text = (await this.#runs.list(run, n)) ?? "[]";
+    const list = JSON.parse(text) as unknown[];
+    this.#lists.set(key, list, ROW_BYTES + LIST_BYTES * text.length);
+    return list;
   }
 
   async #waiting(run: string): Promise<StepRow[]> {

@@ -146,8 +146,8 @@ export class RunService extends BackgroundService {
   async #work(): Promise<void> {
     const { clock, log, storeState } = this.#parts;
     try {
-      // All that this turn of the event loop still reports belongs into one write.
-      await nextTurn(clock);
+      // All that is reported in this turn of the event loop belongs into one write, which shares the commit of its claims.
+      await new Promise<void>((resolve) => clock.tick(resolve));
       for (let ids = this.#take(); ids.length > 0 && !this.stopped; ids = this.#take()) {
         try {
           await this.#advance(ids);
@@ -256,6 +256,7 @@ export class RunService extends BackgroundService {
     for (const { loaded, plan, jobs, write } of written) {
       const { job } = loaded;
       this.#memory.written(loaded, write);
+      this.#facts.written(job.id, write.changed);
       for (const made of jobs) {
         fresh.push(made);
         if (made.run !== undefined) next.push(made.id);

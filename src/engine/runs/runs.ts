@@ -2,7 +2,6 @@
 import {
   checkRunsFilter,
   checkStepsPage,
-  MAX_STEPS_PAGE,
   type RunInfo,
   type RunRedriveOptions,
   type RunsFilter,
@@ -10,8 +9,8 @@ import {
   type StepsPage,
 } from "../../core/api/runs.ts";
 import { PerdureError } from "../../core/errors.ts";
-import type { JobEvent } from "../../core/job/event.ts";
 import { isTerminal } from "../../core/job/job.ts";
+import type { RunExplanation } from "../../core/run/explain-run.ts";
 import type { GraphFormat } from "../../core/run/graph-format.ts";
 import { graphText } from "../../core/run/graph-text.ts";
 import type { RunRow } from "../../core/run/run.ts";
@@ -21,14 +20,11 @@ import type { JobRow } from "../../store/store.ts";
 import { command, jobNotFound } from "../command.ts";
 import type { EngineParts } from "../parts.ts";
 import type { Playbooks } from "../playbooks/playbooks.ts";
-import { eachEvent } from "../read-job.ts";
 import { redriveOf } from "./redrive-run.ts";
+import { eventsOfRun, runExplanation, stepsOfRun } from "./run-explanation.ts";
 import type { RunService, RunTrouble } from "./run-service.ts";
 import { jobsOfRuns, runInfo, stepInfos } from "./run-views.ts";
 import { type NewRunRequest, type StartedRun, startRun } from "./start-run.ts";
-
-/** Visits of steps in a graph: it shows the latest of each. */
-const MAX_DRAWN = 20_000;
 
 export class Runs {
   readonly #parts: EngineParts;
@@ -89,16 +85,16 @@ export class Runs {
     const { job, run } = await this.#read(namespace, id);
     const { store, clock } = this.#parts;
     const playbook = await this.#playbooks.load(run.playbook);
-    const steps: StepInfo[] = [];
-    for (let after = 0; steps.length < MAX_DRAWN; ) {
-      const page = await stepInfos(store, playbook, id, { after, limit: MAX_STEPS_PAGE, items: false });
-      steps.push(...page);
-      if (page.length < MAX_STEPS_PAGE) break;
-      after = page.at(-1)?.n ?? after;
-    }
-    const events: JobEvent[] = [];
-    for await (const event of eachEvent(store, job)) if (event.name === "run.advanced") events.push(event);
+    const steps = await stepsOfRun(store, playbook, id);
+    const events = await eventsOfRun(store, job);
     return graphText(playbook, format, { steps, history: readRunHistory(events), now: clock.now() });
+  }
+
+  /** `whyNot`: why the job of an open step is not running. */
+  async explain(job: JobRow, whyNot: (jobId: string) => Promise<string>): Promise<RunExplanation | null> {
+    const run = await this.#parts.store.runs.row(job.id);
+    if (run === null) return null;
+    return runExplanation(this.#parts, this.#playbooks, { job, run }, whyNot, this.troubleOf(job.id));
   }
 
   /** Why it cannot advance, if a mistake of this version is the reason. */

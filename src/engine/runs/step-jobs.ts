@@ -56,7 +56,8 @@ export function stepJob({ job: run }: LoadedRun, planned: PlannedJob, now: numbe
     policyHash: policyHash(policy),
     owner: null,
     parent: isChild ? { id: run.id, attempt: null } : null,
-    depth: isChild ? run.depth + 1 : 0,
+    // Also of an independent run, so that a playbook that starts itself comes to an end.
+    depth: run.depth + 1,
     annotations: null,
     name,
     action: null,
