@@ -74,7 +74,7 @@ const KEPT = { succeeded: false, failed: false, cancelled: false } as const;
 
 // Children.
 
-type ChildName = "worker" | "submitter" | "family";
+type ChildName = "worker" | "submitter" | "family" | "runs";
 
 export class Child {
   readonly pid: number;
