@@ -98,16 +98,23 @@ export function finishRandomly(run: TestRun, { seed, failing, cancelAt, reversed
   }
 }
 
-function endStep(
-  run: TestRun,
-  { node, visit, item, try: attempt, job, isAsked }: StepRow & { isAsked: boolean },
+/** JSON of what a step returns; null if it fails. `failing`: of a hundred steps. */
+export function randomOutcome(
   seed: number,
+  { node, visit, item, try: attempt }: Pick<StepRow, "node" | "visit" | "item" | "try">,
   failing: number,
-): void {
+): string | null {
   const luck = seeded(seed, node, visit, item, attempt) % 100;
-  if (isAsked && luck % 2 === 0) run.endById(job as string, "cancelled");
-  else if (luck < failing) run.endById(job as string, "failed");
-  else run.endById(job as string, "succeeded", { back: visit < 4 && luck % 3 > 0 });
+  return luck < failing ? null : JSON.stringify({ back: visit < 4 && luck % 3 > 0 });
+}
+
+function endStep(run: TestRun, row: StepRow & { isAsked: boolean }, seed: number, failing: number): void {
+  const { node, visit, item, isAsked } = row;
+  const job = row.job as string;
+  const result = randomOutcome(seed, row, failing);
+  if (isAsked && seeded(seed, node, visit, item, row.try) % 2 === 0) run.endById(job, "cancelled");
+  else if (result === null) run.endById(job, "failed");
+  else run.endById(job, "succeeded", JSON.parse(result));
 }
 
 export const rowsText = (run: TestRun) =>

@@ -30,6 +30,7 @@ import { pageTests } from "./pages.ts";
 import { parentTests } from "./parents.ts";
 import { pauseTests } from "./pauses.ts";
 import { pruneTests } from "./prune.ts";
+import { randomRunTests } from "./random-runs.ts";
 import { reaperTests } from "./reaper.ts";
 import { renewTests } from "./renew.ts";
 import { reopenTests } from "./reopen.ts";
@@ -79,6 +80,7 @@ const IDEAS: Readonly<Record<string, (bench: Bench) => void>> = {
   "group commit": groupTests,
   runs: runTests,
   "messages to runs": inboxTests,
+  "random runs": randomRunTests,
   text: textTests,
   history: historyTests,
   pages: pageTests,
