@@ -5,6 +5,27 @@ export type { RedriveManyAnswer, RedriveManyOptions, SkippedJob } from "../core/
 export type { FeedOptions } from "../core/api/events.ts";
 export type { JobHandle, ResultOptions, SubmitManyAnswer } from "../core/api/jobs.ts";
 export type { JobOutputs, LogPage, Uploaded } from "../core/api/outputs.ts";
+export type {
+  LocatedProblem,
+  PlaybookDocument,
+  PlaybookInfo,
+  PlaybookInput,
+  PlaybookSummary,
+  PlaybookText,
+  PlaybookVersion,
+  PushOptions,
+  ValidationAnswer,
+} from "../core/api/playbooks.ts";
+export type {
+  RunHandle,
+  RunInfo,
+  RunOptions,
+  RunRedriveOptions,
+  RunStatus,
+  RunsFilter,
+  StepInfo,
+  StepsPage,
+} from "../core/api/runs.ts";
 export { type Failure, InvalidInputError, NonRetryableError, RetryAfterError } from "../core/decision/failure.ts";
 export { type Duration, duration } from "../core/duration.ts";
 export { ConfigError, type ErrorCode, PerdureError } from "../core/errors.ts";
@@ -18,7 +39,9 @@ export { JobFailedError } from "../core/job/job-end.ts";
 export type { JobsFilter } from "../core/job/jobs-filter.ts";
 export type { RedriveChanges } from "../core/job/redrive.ts";
 export type { AttemptRow, BlobFile, JobInfo, QueueCounts, SessionRow } from "../core/job/views.ts";
+export type { InputRule } from "../core/playbook/playbook.ts";
 export type { BackoffInput, PolicyFields, PolicyInput, PresetName, RuleInput } from "../core/policy/policy.ts";
+export type { RunPhase, StepState } from "../core/run/run.ts";
 export type { SchemaInput, SchemaOutput, StandardSchema } from "../core/task/schema.ts";
 export type { SubmitEntry, SubmitOptions } from "../core/task/task.ts";
 export {
