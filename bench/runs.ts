@@ -1,5 +1,5 @@
 /** Runs of playbooks: how many steps a second go through, and how long one step takes on an idle engine. */
-import { Perdure, task } from "perdure";
+import { Perdure, type PlaybookDocument, task } from "perdure";
 import type { Bench, Row } from "./scenarios.ts";
 
 const CONCURRENCY = 500;
@@ -7,7 +7,7 @@ const perSecond = (count: number, ms: number) => `${Math.round((count / ms) * 1_
 
 const noop = task("noop", () => undefined);
 
-function chain(steps: number): object {
+function chain(steps: number): PlaybookDocument {
   const workflow = Array.from({ length: steps }, (_, i) => ({
     step: `s${i}`,
     type: "task",
@@ -19,19 +19,13 @@ function chain(steps: number): object {
 
 export async function runs({ open, scale, store }: Bench): Promise<Row[]> {
   return [
-    await chains(await opened(open("runs-chain")), Math.round(1_000 * scale), store),
-    await loop(await opened(open("runs-loop")), Math.round(10_000 * scale)),
-    await idle(await opened(open("runs-idle")), store),
+    await chains(await Perdure.open(open("runs-chain")), Math.round(1_000 * scale), store),
+    await loop(await Perdure.open(open("runs-loop")), Math.round(10_000 * scale)),
+    await idle(await Perdure.open(open("runs-idle")), store),
   ];
 }
 
-type Opened = Perdure & { run(playbook: object, input?: object): Promise<{ result(): Promise<unknown> }> };
-
-async function opened(options: Parameters<typeof Perdure.open>[0]): Promise<Opened> {
-  return (await Perdure.open(options)) as Opened;
-}
-
-async function chains(perdure: Opened, count: number, store: Bench["store"]): Promise<Row> {
+async function chains(perdure: Perdure, count: number, store: Bench["store"]): Promise<Row> {
   await using _closing = perdure;
   await using _worker = await perdure.work([noop], { concurrency: CONCURRENCY });
   const playbook = chain(10);
@@ -43,7 +37,7 @@ async function chains(perdure: Opened, count: number, store: Bench["store"]): Pr
   return { what: `${count} runs × 10 task steps in a row, concurrency ${CONCURRENCY}`, figure, aim };
 }
 
-async function loop(perdure: Opened, items: number): Promise<Row> {
+async function loop(perdure: Perdure, items: number): Promise<Row> {
   await using _closing = perdure;
   await using _worker = await perdure.work([noop], { concurrency: CONCURRENCY });
   const playbook = {
@@ -66,7 +60,7 @@ async function loop(perdure: Opened, items: number): Promise<Row> {
   return { what: `a loop of ${items} items, concurrency ${CONCURRENCY}`, figure, aim: "≤ 3 s, ≤ 64 MB (SQLite)" };
 }
 
-async function idle(perdure: Opened, store: Bench["store"]): Promise<Row> {
+async function idle(perdure: Perdure, store: Bench["store"]): Promise<Row> {
   await using _closing = perdure;
   await using _worker = await perdure.work([noop]);
   const steps = 20;

@@ -37,7 +37,7 @@ it.each(stores)("on %s: two engines end all of them, and run each step once", as
   onTestFinished(async () => {
     await Promise.all(engines.map((engine) => engine.close({ grace: 0 })));
   });
-  const [one, two, third] = engines as unknown as [Perdure, Perdure, Perdure];
+  const [one, two, third] = engines as [Perdure, Perdure, Perdure];
   await Promise.all([one, two].map((engine) => engine.work([double], { concurrency: 10 })));
   // The third only starts some, and closes: whatever it has begun, the others finish.
   const handles = await Promise.all(Array.from({ length: RUNS }, (_, i) => [one, two, third][i % 3]?.run(playbook)));

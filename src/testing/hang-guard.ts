@@ -2,7 +2,7 @@
  *  advice. */
 
 import type { JobHandle, SubmitManyAnswer } from "../core/api/jobs.ts";
-import type { RunHandle, RunsApi } from "../core/api/runs.ts";
+import type { RunHandle } from "../core/api/runs.ts";
 import { PerdureError } from "../core/errors.ts";
 import type { AnyTask, SubmitOptions } from "../core/task/task.ts";
 import type { WorkerHandle } from "../core/task/work-options.ts";
@@ -99,11 +99,11 @@ export function fakedTimers(): string {
 // Wraps the library for a test: calls that would wait forever while the clock stands still are guarded, and `close`
 // moves the clock as far as closing needs.
 
-export function guardedPerdure<T extends Perdure>(perdure: T, guard: HangGuard, close: T["close"]): T {
+export function guardedPerdure(perdure: Perdure, guard: HangGuard, close: Perdure["close"]): Perdure {
   const runOf = <Output>(run: RunHandle<Output>) => guardedRun(run, guard);
   const handleOf = <Output>(job: JobHandle<Output>) => guardedHandle(job, guard);
-  const calls: Partial<Record<keyof Perdure | keyof RunsApi | symbol, unknown>> = {
-    run: async (...call: Parameters<RunsApi["run"]>) => runOf(await perdure.run(...call)),
+  const calls: Partial<Record<keyof Perdure | symbol, unknown>> = {
+    run: async (...call: Parameters<Perdure["run"]>) => runOf(await perdure.run(...call)),
     runHandle: async (id: string) => runOf(await perdure.runHandle(id)),
     submit: async (task: AnyTask | string, input?: unknown, options?: SubmitOptions) =>
       handleOf(await perdure.submit(task, input, options)),
@@ -117,7 +117,7 @@ export function guardedPerdure<T extends Perdure>(perdure: T, guard: HangGuard, 
     close,
     [Symbol.asyncDispose]: () => close(),
   };
-  return overlaid(perdure, calls as Partial<Record<keyof T | symbol, unknown>>);
+  return overlaid(perdure, calls);
 }
 
 function guardedHandle<Output>(job: JobHandle<Output>, guard: HangGuard): JobHandle<Output> {

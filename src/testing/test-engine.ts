@@ -81,10 +81,10 @@ export async function openTestEngine(options: TestEngineOptions = {}): Promise<T
   const wrapStore = (store: Store) => counted(dates.follow(store), calls);
   // The pruner deletes files of jobs: real work of the engine, which time waits for.
   const wrapOutputs = (outputs: Blobs) => counted(outputs, calls);
-  const opened = (await Perdure.open(
+  const opened = await Perdure.open(
     { ...rest, url: ":memory:", lease: LEASE },
     { clock: mover.engineClock, random, wrapStore, wrapOutputs },
-  )) as Perdure;
+  );
   const guard = new HangGuard({
     activity: () => (calls.toKit > 0 || calls.underWay > 0 ? "busy" : calls.made),
     realWork: () => mover.realWork,
