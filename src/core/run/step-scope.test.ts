@@ -158,6 +158,13 @@ describe("needsOf", () => {
     expect(needsOf(from, at)).toEqual(expected);
   });
 
+  it("asks for the output of a step that reads itself by name, and not for that of its last visit", () => {
+    const end = { status: "succeeded", failure: null, attempt: 1 } as const;
+    const playbook = testPlaybook([testStep("a", [], { set: { page: "{{ a.next }}" } })]);
+    const source = { ...testSource(playbook), latest: { 0: 3 }, output: () => undefined };
+    expect(needsOf(source, { at: "after", step: 0, n: 7, end })).toMatchObject({ outputs: [7] });
+  });
+
   it("asks for the output of a step after it only if something reads it", () => {
     const end = { status: "succeeded", failure: null, attempt: 1 } as const;
     const needsAfter = (when: string) => {

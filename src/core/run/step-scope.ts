@@ -68,25 +68,32 @@ export const MAX_FILLED = 1_048_576;
 /** What is missing; null if nothing is. */
 export function needsOf(source: ScopeSource, place: ScopePlace): ScopeNeeds | null {
   const needs = new MissingParts(source);
-  for (const { uses, own } of partsOf(source, place)) needs.add(uses, own);
+  for (const part of partsOf(source, place)) needs.add(part);
   if (place.at === "result") needs.addResult(place.last);
   return needs.found();
 }
 
-/** The parts that a place fills, each with the row that ended before it. */
-function partsOf(source: ScopeSource, place: ScopePlace): { readonly uses: PartUses; readonly own: number }[] {
+/** A part that is filled, with the row that ended before it and the index of that row's step; 0 and -1 without one. A step that
+ *  refers to itself by name means that row, which is not its latest one yet. */
+interface FilledPart {
+  readonly uses: PartUses;
+  readonly own: number;
+  readonly step: number;
+}
+
+function partsOf(source: ScopeSource, place: ScopePlace): FilledPart[] {
   const { playbook } = source;
   if (place.at === "result") {
-    return source.data.returnStep === undefined ? [{ uses: resultUses(playbook, playbook), own: 0 }] : [];
+    return source.data.returnStep === undefined ? [{ uses: resultUses(playbook, playbook), own: 0, step: -1 }] : [];
   }
   const step = playbook.steps[place.step] as PlaybookStep;
-  if (place.at === "after") return [{ uses: afterUses(step, playbook), own: place.n }];
+  if (place.at === "after") return [{ uses: afterUses(step, playbook), own: place.n, step: place.step }];
   const uses = place.item === null ? headUses(step, playbook) : itemUses(step, playbook);
-  const parts = [{ uses, own: 0 }];
+  const parts: FilledPart[] = [{ uses, own: 0, step: -1 }];
   if (!mayBringData(step, playbook)) return parts;
   for (const [from, arc, index] of place.arrivals) {
     const taken = playbook.steps[index]?.arcs[arc];
-    if (taken !== undefined) parts.push({ uses: arcDataUses(taken, playbook), own: from });
+    if (taken !== undefined) parts.push({ uses: arcDataUses(taken, playbook), own: from, step: index });
   }
   return parts;
 }
@@ -101,11 +108,11 @@ class MissingParts {
     this.#source = source;
   }
 
-  add(uses: PartUses, own: number): void {
+  add({ uses, own, step }: FilledPart): void {
     if (uses.variables && this.#source.variables === null) this.#variables = true;
     if (uses.own && own > 0) this.#addRow(own, true);
     for (const [index, readsResults] of uses.steps) {
-      const n = this.#source.latest[index];
+      const n = index === step ? own : this.#source.latest[index];
       if (n !== undefined) this.#addRow(n, readsResults);
     }
   }
@@ -303,9 +310,9 @@ export function tooMuch(source: ScopeSource, place: ScopePlace): string | null {
     if (items !== undefined) chars += charsOf(items);
     return null;
   };
-  for (const { uses, own } of partsOf(source, place)) {
+  for (const { uses, own, step } of partsOf(source, place)) {
     for (const [index, readsResults] of uses.steps) {
-      const trouble = count(source.latest[index], readsResults);
+      const trouble = count(index === step ? own : source.latest[index], readsResults);
       if (trouble !== null) return trouble;
     }
     const trouble = uses.own && own > 0 ? count(own, true) : null;
