@@ -136,6 +136,7 @@ const CALLED: readonly (readonly [what: string, code: string, args: string, outp
     "args: { n: 1 }",
     [2, "__main__"],
   ],
+  ["a return without main", "n = n + 1\nreturn [n, input_data['m']]", "args: { n: 1, m: 2 }", [2, 2]],
   ["a call of its own", "import sys\ndef main():\n    return 3\nresult = main()\nsys.exit(0)", "", 3],
 ];
 

@@ -139,8 +139,9 @@ def codes_of(main):
 // b=2):` by name (a missing one without a default is an error, others are ignored), and `def main(**arguments):` with all
 // of them. `main` may be async, or any callable. The code runs first, without the part under `if __name__ ==
 // "__main__":`, and then `main` is called, unless the code itself has entered it. A script runs as `__main__`; the
-// arguments are its global names, and its global `result` is the result. This also holds for code without `main`, and for
-// code whose guard ends with the status of `main`, as in `sys.exit(main())`. Each step has os, json, datetime and uuid
+// arguments are its global names, together they are `input_data`, and its global `result` is the result. This also holds for code
+// without `main`, and for code whose guard ends with the status of `main`, as in `sys.exit(main())`. Code without `main` that
+// returns a value outside of any function becomes the body of `main`. Each step has os, json, datetime and uuid
 // without imports. A result.json that the code writes itself is kept.
 
 /** Space for what surrounds the value in result.json. */
@@ -150,7 +151,7 @@ const MAX_VALUE_BYTES = VERDICT_LIMITS.bytes - 100;
 export const CODE_FILE = "task.py";
 export const RUNNER_FILE = "run_task.py";
 
-export const PYTHON_RUNNER = `import ast, asyncio, datetime, functools, inspect, json, mmap, os, sys, threading, time, types, uuid
+export const PYTHON_RUNNER = `import ast, asyncio, datetime, functools, inspect, json, keyword, mmap, os, sys, threading, time, types, uuid
 
 CODE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "${CODE_FILE}")
 RESULT = os.environ["PERDURE_RESULT_FILE"]
@@ -232,6 +233,14 @@ def keep(value, what):
     os.replace(RESULT + ".new", RESULT)
 
 
+def returning(tree, given):
+    """Code that returns a value without a function: it becomes the body of main, with the arguments as its parameters."""
+    given = {"input_data": given, **{name: value for name, value in given.items() if name.isidentifier() and not keyword.iskeyword(name)}}
+    wrapped = ast.parse("def main(" + ", ".join(given) + "): pass")
+    wrapped.body[0].body = tree.body
+    return wrapped, given
+
+
 def run():
     given = json.loads(sys.stdin.buffer.read() or b"{}")
     with open(CODE, "rb") as file:
@@ -239,12 +248,16 @@ def run():
     tree = compile(source, CODE, "exec", ast.PyCF_ONLY_AST, True)
     nodes, guards = top_level(tree)
     has_main = any(map(binds_main, nodes))
+    if not has_main and any(isinstance(each, ast.Return) for each in nodes):
+        tree, given = returning(tree, given)
+        nodes, guards, has_main = tree.body, [], True
     is_script = not has_main or ends_with_status([node for body in guards for node in ast.walk(body)])
     module = types.ModuleType("__main__" if is_script else "task")
     module.__file__ = CODE
     module.__dict__.update(os=os, json=json, datetime=datetime, uuid=uuid)
     if is_script or any(isinstance(node, ast.Call) and is_main(node.func) for node in nodes):
         module.__dict__.update((key, value) for key, value in given.items() if not key.startswith("__"))
+        module.__dict__.setdefault("input_data", given)
     sys.modules[module.__name__] = module
     sys.argv = [CODE]
     before = module.__dict__.get("result")
