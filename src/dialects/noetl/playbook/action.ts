@@ -10,7 +10,8 @@ import type { Draft, Raw, Refusal } from "./draft.ts";
 export const ACTION_FIELDS = [
   ...["args", "data", "input", "with", "payload", "params", "headers", "method", "url", "endpoint", "uri", "body"],
   ...["code", "script", "code_b64", "env", "command", "commands", "command_b64", "cmds", "query", "sql"],
-  ...["auth", "credential", "connection", "path", "playbook", "return_step", "timeout", "task", "name", "cwd"],
+  ...["auth", "credential", "connection", "path", "playbook", "return_step", "task", "name", "cwd"],
+  ...["timeout", "timeout_seconds", "set", "set_ctx", "set_iter", "vars"],
 ] as const;
 
 /** Fields of a tool that cannot be kept. */
@@ -36,6 +37,11 @@ export const REFUSED_FIELDS: Readonly<Record<string, Refusal>> = {
     ]),
   ),
 };
+
+/** Whether the fields of a tool are known here. */
+export function isKnownTool(name: string): boolean {
+  return ROUTERS.has(name) || [...BUILT_IN, "bash", "workbook", "iterator"].includes(name);
+}
 
 export const BUILT_IN = ["http", "python", "shell", "postgres", "playbook"] as const;
 /** Steps that run nothing. */
@@ -113,7 +119,11 @@ export function readData(
       continue;
     }
     const object = draft.object(value, [...path, name]);
-    if (object !== null) data = Object.assign(data ?? {}, object);
+    // A null is a place for a value that is passed under another of these names.
+    for (const [key, one] of Object.entries(object ?? {})) {
+      data ??= {};
+      if (one !== null || !Object.hasOwn(data, key)) data[key] = one;
+    }
   }
   return data;
 }

@@ -17,6 +17,8 @@ const MAX_PROBLEMS = 500;
 
 export class Draft {
   readonly context: DraftContext;
+  /** The whole document, to find where a field stands. */
+  document: unknown = null;
   readonly problems: PlaybookProblem[] = [];
   readonly notes: string[] = [];
   readonly assets = new Map<string, string>();

@@ -145,23 +145,35 @@ function arcData(draft: Draft, fields: Raw, path: SourcePath): NamedArc["data"] 
   return data;
 }
 
-/** Values of ctx: `set_ctx`, `vars`, and `set` with `ctx` or without. */
-export function readSet(draft: Draft, fields: Raw, path: SourcePath): Readonly<Record<string, unknown>> {
+/** Values of ctx: `set_ctx`, `vars`, and `set` with `ctx` or without, as an object or a list of names with values. Values of one
+ *  iteration (`iter.NAME`) only exist within a pipeline, where they are values of ctx. */
+export function readSet(
+  draft: Draft,
+  fields: Raw,
+  path: SourcePath,
+  place: "step" | "pipeline" = "step",
+): Readonly<Record<string, unknown>> {
   let set: Record<string, unknown> = {};
-  for (const name of ["vars", "set_ctx", "set"]) {
+  for (const name of ["vars", "set_ctx", "set_iter", "set"]) {
     if (fields[name] === undefined || fields[name] === null) continue;
-    const object = draft.object(fields[name], [...path, name]);
+    const object = draft.object(asFields(fields[name]), [...path, name]);
     if (object === null) continue;
     for (const [key, value] of Object.entries(object)) {
-      if (name === "set" && key === "ctx" && isPlain(value)) set = { ...set, ...(value as Raw) };
-      else if (name === "set" && key === "iter") {
-        draft.problem(
-          "keyword_refused",
-          [...path, name, key],
-          "values of one iteration are not kept; use ctx or the item's result",
+      const isIter = name === "set_iter" || key === "iter" || key.startsWith("iter.");
+      if (isIter && place === "step") {
+        draft.note(
+          "values of one iteration (`iter.NAME`) are not kept after it: read the results of the items instead",
         );
-      } else set[key.startsWith("ctx.") ? key.slice(4) : key] = value;
+      } else if ((key === "ctx" || key === "iter") && isPlain(value)) set = { ...set, ...(value as Raw) };
+      else set[key.replace(/^(?:ctx|iter|vars)\./, "")] = value;
     }
   }
   return set;
+}
+
+/** `[{ name: x, value: 1 }]` is `{ x: 1 }`. */
+function asFields(value: unknown): unknown {
+  if (!Array.isArray(value) || value.length === 0) return value;
+  const named = value.every((one) => isPlain(one) && typeof (one as Raw).name === "string");
+  return named ? Object.fromEntries(value.map((one: Raw) => [one.name, one.value ?? null])) : value;
 }

@@ -22,5 +22,7 @@ export const NOETL_ALIASES: Readonly<Record<string, string>> = {
   "outcome.result": "result",
   "outcome.error": "error",
   output: "result",
+  "output.error": "error",
+  payload: "inputs",
   this: "result",
 };

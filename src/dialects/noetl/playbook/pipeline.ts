@@ -74,6 +74,7 @@ export function inlinePlaybook(
   read: ReadTask,
 ): StepAction | null {
   const labels: string[] = [];
+  const names: Record<string, string> = {};
   const outer: Record<string, string> = {};
   const steps: PlaybookStep[] = [];
   for (const [i, task] of tasks.entries()) {
@@ -85,10 +86,11 @@ export function inlinePlaybook(
       );
       return null;
     }
-    const fields = withInnerNames(task.fields, labels, outer);
+    const fields = withInnerNames(task.fields, { labels, set: Object.keys(names) }, outer);
     const made = read(fields, task.path);
     if (made === null) return null;
     labels.push(task.label);
+    for (const key of Object.keys(made.set)) names[key] = `ctx.${key}`;
     const arcs = i === tasks.length - 1 ? [] : [{ to: i + 1, when: null, on: "success" as const, data: null, set: {} }];
     steps.push({ ...made, name: task.label, arcs });
   }
@@ -111,14 +113,21 @@ export function inlinePlaybook(
     result: null,
     entry: 0,
     steps,
-    aliases: NOETL_ALIASES,
+    aliases: { ...NOETL_ALIASES, ...names },
     mustTakeArc: false,
   };
   return { type: "playbook", path: null, inline, data: outer, returnStep: null, wait: true };
 }
 
-/** A copy whose templates use the names within; `outer` gets what must be passed in. Code is left as it is. */
-function withInnerNames(fields: Raw, labels: readonly string[], outer: Record<string, string>): Raw {
+/** What exists within a pipeline: the tools before, and what they set. */
+interface InnerNames {
+  readonly labels: readonly string[];
+  readonly set: readonly string[];
+}
+
+/** A copy whose templates use the names within; `outer` gets what must be passed in. Code is left as it is. Values of ctx that a
+ *  tool before has set are those within. */
+function withInnerNames(fields: Raw, { labels, set }: InnerNames, outer: Record<string, string>): Raw {
   const previous = labels.at(-1);
   const rename = (expression: string): string => {
     return expression
@@ -126,7 +135,9 @@ function withInnerNames(fields: Raw, labels: readonly string[], outer: Record<st
       .map((part, i) => {
         if (i % 2 === 1) return part;
         let text = previous === undefined ? part : part.replace(/(?<![\w.])_prev\b/g, previous);
-        text = text.replace(/(?<![\w.])iter\.(?=\w)/g, "");
+        text = text.replace(/(?<![\w.])(iter|ctx|vars)\.(\w+)/g, (all, root: string, name: string) => {
+          return root === "iter" || set.includes(name) ? name : all;
+        });
         for (const [pattern, name, value] of OUTER) {
           text = text.replace(new RegExp(`(?<![\\w.])${pattern.source}`, "g"), () => {
             outer[name.split(".")[0] as string] = value;
@@ -134,7 +145,8 @@ function withInnerNames(fields: Raw, labels: readonly string[], outer: Record<st
           });
         }
         for (const [, root = ""] of text.matchAll(/(?<![\w.])(?<!\|\s*)([A-Za-z_]\w*)\b(?!\s*\()/g)) {
-          if (!KNOWN.has(root) && !labels.includes(root) && !root.startsWith("outer_")) outer[root] = `{{ ${root} }}`;
+          if (!KNOWN.has(root) && !labels.includes(root) && !set.includes(root) && !root.startsWith("outer_"))
+            outer[root] = `{{ ${root} }}`;
         }
         return text;
       })

@@ -24,10 +24,15 @@ export interface RetryParts {
   readonly rules: { readonly value: unknown; readonly path: SourcePath } | null;
 }
 
-export function readRetry(draft: Draft, step: string, { retry, rules }: RetryParts, path: SourcePath): StepRetry {
-  const ruled = rules === null ? NO_RULES : readRules(draft, rules.value, rules.path);
-  const [given, second] = [...retry, ...ruled.retry];
-  if (second !== undefined) draft.problem("invalid_value", second.path, "a second retry of the same step; write one");
+export function readRetry(
+  draft: Draft,
+  step: string,
+  { retry, rules }: RetryParts,
+  path: SourcePath,
+  place: "step" | "pipeline" = "step",
+): StepRetry {
+  const ruled = rules === null ? NO_RULES : readRules(draft, rules.value, rules.path, place);
+  const given = oneRetry(draft, [...retry, ...ruled.retry]);
   const at = given?.path ?? path;
   const policy = draft.checked(at, () => {
     const value = given === undefined ? null : withConditions(draft, given.value, given.when, ruled.stop, at);
@@ -39,6 +44,27 @@ export function readRetry(draft: Draft, step: string, { retry, rules }: RetryPar
     set: ruled.set,
   };
 }
+
+type GivenRetry = RetryParts["retry"][number];
+
+/** Several rules that retry become one: for each of their conditions, with the most attempts and the delays of the first. */
+function oneRetry(draft: Draft, given: readonly GivenRetry[]): GivenRetry | undefined {
+  const [first, second] = given;
+  if (first === undefined || second === undefined) return first;
+  if (given.some(({ value, when }) => !isPlain(value) || when === null)) {
+    draft.problem("invalid_value", second.path, "a second retry of the same step; write one");
+    return first;
+  }
+  draft.note("several rules that retry the same tool become one, with the most attempts and the delays of the first");
+  const most = Math.max(
+    ...given.map(({ value }) => Number((value as Raw).attempts ?? (value as Raw).max_attempts ?? DEFAULT_ATTEMPTS)),
+  );
+  const { max_attempts: _, ...value } = first.value as Raw;
+  return { ...first, value: { ...value, attempts: most }, when: either(given.map(({ when }) => when as string)) };
+}
+
+/** Of NoETL. */
+const DEFAULT_ATTEMPTS = 3;
 
 const SHORT: Readonly<Record<string, string>> = {
   attempts: "max_attempts",
@@ -107,6 +133,7 @@ const RULE_FIELDS = [
   "jitter",
   "multiplier",
   "set_ctx",
+  "set_iter",
   "set",
 ];
 const THEN_FIELDS = RULE_FIELDS.filter((name) => name !== "when" && name !== "then" && name !== "else");
@@ -123,7 +150,7 @@ const RETRY_FIELDS = [
 ];
 
 /** `policy.rules`: the first that is true decides. do: retry, fail or continue. */
-function readRules(draft: Draft, value: unknown, path: SourcePath): Ruled {
+function readRules(draft: Draft, value: unknown, path: SourcePath, place: "step" | "pipeline"): Ruled {
   const fields = Array.isArray(value) ? { rules: value } : draft.object(value, path);
   if (fields === null) return NO_RULES;
   draft.known(fields as Raw, path, ["rules", "admit"]);
@@ -133,6 +160,7 @@ function readRules(draft: Draft, value: unknown, path: SourcePath): Ruled {
   let set: Readonly<Record<string, unknown>> = {};
   let before: string | null = null;
   let namesError = false;
+  let isAnyFailure = false;
   const rules = (fields as Raw).rules;
   for (const [i, one] of (rules === undefined ? [] : draft.list(rules, [...path, "rules"], 100)).entries()) {
     const at = [...path, "rules", i];
@@ -142,18 +170,18 @@ function readRules(draft: Draft, value: unknown, path: SourcePath): Ruled {
     const action = { ...rule, ...(isPlain(rule.then) ? (rule.then as Raw) : {}), ...elseOf(rule.else) };
     const { when: _, then: __, else: ___, ...then } = action;
     draft.known(then, at, THEN_FIELDS);
-    const own = readWhen(draft, rule.when, [...at, "when"]);
+    const own = ofAttempt(readWhen(draft, rule.when, [...at, "when"]));
     const when = both(before, own);
-    const isError = own !== null && /\berror\b/.test(own);
+    const isError = own !== null && /\b(?:error|failure|success|status_code|exit_code)\b/.test(own);
     namesError ||= isError;
-    const setsCtx = then.set_ctx !== undefined || then.set !== undefined;
+    const setsCtx = then.set_ctx !== undefined || then.set_iter !== undefined || then.set !== undefined;
     if (setsCtx && own !== null) {
       draft.problem(
         "keyword_refused",
         at,
         "set_ctx under a condition is not supported; use a ternary: `a if c else b`",
       );
-    } else if (setsCtx) set = { ...set, ...readSet(draft, then, at) };
+    } else if (setsCtx) set = { ...set, ...readSet(draft, then, at, place) };
     const verb = then.do ?? "continue";
     if (verb === "retry") {
       retry.push({
@@ -167,12 +195,29 @@ function readRules(draft: Draft, value: unknown, path: SourcePath): Ruled {
       if (when !== null) stops.push(when);
     } else if (verb === "continue") {
       if (isError || (own === null && !namesError)) onError = "continue";
+      else if (own === null && !isAnyFailure) {
+        draft.note(
+          "do: continue without a condition counts after a success; a failure that no rule names fails the step",
+        );
+      }
     } else if (verb === "jump" || verb === "break") {
       draft.problem("keyword_refused", [...at, "do"], `do: ${verb} is not supported; use arcs in \`next\``);
     } else draft.invalid([...at, "do"], verb, '"retry", "fail" or "continue"');
+    isAnyFailure ||= own === "(error != None)" && verb !== "continue";
     if (own !== null) before = both(before, negated(own));
   }
   return { retry, stop: stops.length === 0 ? null : either(stops), onError, set };
+}
+
+/** In rules, `output` and `outcome` are what the attempt returned. */
+function ofAttempt(condition: string | null): string | null {
+  if (condition === null) return null;
+  return condition
+    .split(/('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/s)
+    .map((part, i) =>
+      i % 2 === 1 ? part : part.replace(/(?<![\w.])(?:outcome\.result|output|outcome|response|this)\b/g, "result"),
+    )
+    .join("");
 }
 
 function elseOf(value: unknown): Raw {

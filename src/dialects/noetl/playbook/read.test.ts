@@ -292,6 +292,88 @@ workflow:
   });
 });
 
+describe("what playbooks of version 2 write in several ways", () => {
+  const step = (tool: string, more = "") => `workflow:\n  - { step: start, tool: ${tool}${more} }\n`;
+
+  it("sets values as lists, in tools, and for one iteration only", () => {
+    const list = good(
+      step("{ kind: noop }", ", case: [{ then: { set: [{ name: a, value: 1 }], next: [{ step: end }] } }]"),
+    );
+    expect(stepOf(list, "start").arcs[0]?.set).toEqual({ a: 1 });
+    const tool = good(step('{ kind: shell, cmds: [x], set: { ctx.b: "{{ output }}" } }'));
+    expect(stepOf(tool, "start").set).toEqual({ b: "{{ output }}" });
+    const { playbook, notes } = read(step("{ kind: shell, cmds: [x], set: { iter.c: 1 } }"));
+    expect([playbook?.steps[0]?.set, notes]).toEqual([{}, [expect.stringContaining("one iteration")]]);
+  });
+
+  it("passes what a tool of a pipeline sets to the tools after it", () => {
+    const set = 'set: { iter.got: "{{ output }}" }';
+    const { action } = stepOf(
+      good(
+        step(
+          `[{ name: a, kind: shell, cmds: [x], ${set} }, { name: b, kind: shell, cmds: ['echo {{ iter.got }} {{ n }}'] }]`,
+        ),
+      ),
+      "start",
+    );
+    if (action?.type !== "playbook" || action.inline === null) throw new Error("not inline");
+    expect(action.data).toEqual({ n: "{{ n }}" });
+    expect(action.inline.steps[0]?.set).toEqual({ got: "{{ output }}" });
+    expect(action.inline.steps[1]?.action).toMatchObject({ command: "set -e\necho {{ got }} {{ n }}" });
+    expect(action.inline.aliases).toMatchObject({ got: "ctx.got" });
+  });
+
+  const ruled = (rules: string) =>
+    stepOf(good(step(`{ kind: http, url: "http://x.test", spec: { policy: { rules: ${rules} } } }`)), "start");
+
+  it("makes one policy of several rules that retry", () => {
+    const { policy } = ruled(
+      `[{ when: "{{ output.error.kind == 'rate_limit' }}", then: { do: retry, attempts: 5, delay: 2.0 } },
+        { when: "{{ output.error.kind == 'server_error' }}", then: { do: retry } },
+        { when: "{{ output.status == 'error' }}", then: { do: fail } }, { else: { then: { do: continue } } }]`,
+    ).options;
+    expect(policy).toMatchObject({ maxAttempts: 5, backoff: { initialMs: 2_000 } });
+    expect(policy.retryWhen).toBe(
+      "((status_code == 429)) or ((not ((status_code == 429))) and ((status_code >= 500)))",
+    );
+  });
+
+  it("lets a failure pass only where a rule names it", () => {
+    const onError = (rules: string) => ruled(rules).onError;
+    const otherwise = "{ else: { then: { do: continue } } }";
+    expect(onError(`[{ when: "{{ output.status == 'error' }}", then: { do: continue } }]`)).toBe("continue");
+    expect(onError(`[{ when: "{{ output.error.kind == 'auth' }}", then: { do: fail } }, ${otherwise}]`)).toBe("fail");
+    expect(onError(`[${otherwise}]`)).toBe("continue");
+  });
+
+  it("reads what `end` saves as the result of the run", () => {
+    const text = "workflow:\n  - { step: end, type: end, save: { type: event_log, args: { a: 1 } } }\n";
+    expect(good(text).result).toEqual({ value: { a: 1 } });
+  });
+
+  it("fills arguments that are null from others", () => {
+    const workbook = "workbook: [{ name: w, type: python, code: x, input: { a: null, b: 2 } }]\n";
+    const text = `${workbook}workflow:\n  - { step: start, type: workbook, name: w, data: { a: 1 } }\n`;
+    expect(stepOf(good(text), "start").action).toMatchObject({ data: { a: 1, b: 2 } });
+  });
+});
+
+it("finds the place of a problem in the tool, and in the step around it", () => {
+  const { problems } = read(`
+workflow:
+  - step: start
+    tool: { kind: python, code: x, args: { a: "{{ nobody }}" } }
+    input: { b: "{{ nobody_else }}" }
+    next: [{ step: sql }]
+  - { step: sql, tool: { kind: postgres, auth: pg }, command: "insert into {{ ctx.t }} values (1)" }
+`);
+  expect(problems.map(({ path, offset }) => [path.join("."), offset])).toEqual([
+    ["workflow.0.input.b", 3],
+    ["workflow.0.tool.args.a", 3],
+    ["workflow.1.command", 15],
+  ]);
+});
+
 it("takes tools that workers serve, with all their fields", () => {
   const playbook = good(`workflow:\n  - { step: start, type: duckdb, command: "select 1" }\n`);
   expect(playbook.steps[0]?.action).toEqual({ type: "task", task: "my-duckdb", data: { command: "select 1" } });
@@ -345,6 +427,21 @@ it.each([
     "jumps",
     "workflow: [{ step: s, tool: { kind: shell, cmds: [x], spec: { policy: { rules: [{ do: jump }] } } } }]",
     ["keyword_refused workflow.0.tool.spec.policy.rules.0.do"],
+  ],
+  [
+    "results of items that are stored elsewhere",
+    "workflow: [{ step: s, type: iterator, in: [1], task: { type: shell, command: x, sink: { tool: postgres, table: t } } }]",
+    ["save_storage workflow.0.task.sink"],
+  ],
+  [
+    "an unknown tool, without its fields",
+    "workflow: [{ step: s, tool: { kind: agent, framework: f } }]",
+    ["tool_unknown workflow.0.tool.kind"],
+  ],
+  [
+    "a kind of error that is not known",
+    `workflow: [{ step: s, tool: { kind: shell, cmds: [x] }, next: [{ step: end, when: "{{ output.error.kind == 'odd' }}" }] }]`,
+    ["keyword_refused workflow.0.next.0.when"],
   ],
   ["a keychain", "keychain: []\nworkflow: [{ step: s }]", ["keyword_refused keychain"]],
   ["no steps", "workflow: []", ["not_a_playbook workflow"]],

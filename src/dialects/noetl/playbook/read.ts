@@ -12,6 +12,7 @@ import {
 } from "../../../core/playbook/playbook.ts";
 import type { PlaybookProblem, ReadPlaybook, SourcePath } from "../../../core/playbook/problem.ts";
 import { resolvePolicy } from "../../../core/policy/resolve-policy.ts";
+import { valueAt } from "./action-sources.ts";
 import { Draft, type DraftContext, from, type Raw } from "./draft.ts";
 import { NOETL_ALIASES } from "./names.ts";
 import { type NamedStep, readStep } from "./step.ts";
@@ -38,6 +39,7 @@ const REFUSED = {
     "keychain is not supported; put secrets into the worker's environment, and databases with --connection",
   ],
   secrets: ["keyword_refused", "secrets in playbooks are not supported yet; put them into the worker's environment"],
+  spec: ["unknown_field", "spec of the whole playbook is not supported; write its values into workload"],
   vars: ["keyword_refused", "vars of the whole playbook are not supported; write them into workload"],
   finally: ["keyword_refused", "finally is a field of playbooks with apiVersion: perdure/v1"],
 } as const;
@@ -75,10 +77,19 @@ function checkedParts(draft: Draft, playbook: Playbook): PlaybookProblem[] {
     const path = draft.sources.get(`steps[${i}].action`) ?? [];
     return checkPlaybook(action.inline, new Map(), CHECKS).map((problem) => ({ ...problem, path, offset: null }));
   });
-  return [...checkPlaybook(playbook, draft.sources, CHECKS), ...within];
+  return [...checkPlaybook(playbook, draft.sources, CHECKS).map((problem) => withOffset(draft, problem)), ...within];
+}
+
+/** An offset counts within a text of the document; of conditions, which are rewritten, and of joined commands it is not known. */
+function withOffset(draft: Draft, problem: PlaybookProblem): PlaybookProblem {
+  const { path, offset } = problem;
+  const isRewritten = ["when", "condition", "pass", "where", "command_b64"].includes(String(path.at(-1)));
+  const isText = typeof valueAt(draft.document, path) === "string";
+  return offset === null || (isText && !isRewritten) ? problem : { ...problem, offset: null };
 }
 
 function compiled(draft: Draft, document: unknown): Playbook | null {
+  draft.document = document;
   const fields = draft.object(document, [], "a playbook: an object with apiVersion, kind and workflow");
   if (fields === null) return null;
   if (!Array.isArray(fields.workflow)) {

@@ -4,6 +4,7 @@ import { MAX_DURATION_MS, toMs } from "../../../core/duration.ts";
 import type { PlaybookStep, StepAction, StepLoop } from "../../../core/playbook/playbook.ts";
 import type { SourcePath } from "../../../core/playbook/problem.ts";
 import { ACTION_FIELDS, REFUSED_FIELDS, readAction } from "./action.ts";
+import { actionSources } from "./action-sources.ts";
 import { readCases, readSink } from "./cases.ts";
 import { type Draft, from, type Raw } from "./draft.ts";
 import { type Flow, type NamedArc, readNext, readSet } from "./flow.ts";
@@ -70,6 +71,7 @@ export function readStep(
   const body = bodyOf(draft, fields, path, isIterator);
   const done = bodyAction(draft, name, body, workbook);
   from(draft, `${key}.action`, done.path);
+  actionSources(draft, `${key}.action`, body.pipeline === null ? [done.path, body.path, path] : []);
   const flow = stepFlow(draft, fields, path);
   flow.arcs.forEach((arc, j) => {
     from(draft, `${key}.arcs[${j}]`, arc.path);
@@ -80,8 +82,8 @@ export function readStep(
   readSink(draft, fields.sink, [...path, "sink"]);
   for (const field of ["vars", "set", "set_ctx"])
     if (fields[field] !== undefined) from(draft, `${key}.set`, [...path, field]);
-  const result = fields.result === undefined ? null : { value: fields.result, path: [...path, "result"] };
-  if (result !== null && name !== "end") {
+  const result = resultOf(fields, name, path);
+  if (fields.result !== undefined && result !== null && name !== "end") {
     draft.problem(
       "keyword_refused",
       result.path,
@@ -103,7 +105,7 @@ export function readStep(
       onError: retry.onError,
       join: "all",
       loop,
-      set: { ...readSet(draft, fields, path), ...retry.set },
+      set: { ...done.set, ...readSet(draft, fields, path), ...retry.set },
       assert: readAssert(draft, done.assert, [...path, "assert"]),
       mode: flow.mode,
       options: {
@@ -114,6 +116,21 @@ export function readStep(
       },
     },
   };
+}
+
+/** In the step `end`: its `result`, else what it saves in the event log. */
+function resultOf(fields: Raw, name: string, path: SourcePath): NamedStep["result"] {
+  if (fields.result !== undefined) return { value: fields.result, path: [...path, "result"] };
+  if (name !== "end") return null;
+  for (const field of ["save", "sink"]) {
+    const saved = fields[field];
+    if (!isPlain(saved)) continue;
+    for (const key of ["args", "data", "payload"]) {
+      const value = (saved as Raw)[key];
+      if (isPlain(value)) return { value, path: [...path, field, key] };
+    }
+  }
+  return null;
 }
 
 function stepLoop(draft: Draft, fields: Raw, path: SourcePath, isIterator: boolean): StepLoop | null {
@@ -143,6 +160,8 @@ interface ReadBody {
   readonly rules: RetryParts["rules"];
   readonly timeout: unknown;
   readonly assert: unknown;
+  /** Values of ctx that the tool sets after a success. */
+  readonly set: Readonly<Record<string, unknown>>;
 }
 
 function bodyAction(
@@ -150,6 +169,7 @@ function bodyAction(
   step: string,
   body: ToolBody,
   workbook: ReadonlyMap<string, NoetlWorkbookTool>,
+  place: "step" | "pipeline" = "step",
 ): ReadBody {
   const { tool, path } = body;
   if (body.pipeline !== null) {
@@ -162,10 +182,14 @@ function bodyAction(
         [...path.slice(0, -1), "retry"],
         "retry of a whole pipeline is not supported; write it at its tools",
       );
-    return { action: inline, path, retry: [], rules: null, timeout: body.fields.timeout, assert: undefined };
+    return { action: inline, path, retry: [], rules: null, timeout: body.fields.timeout, assert: undefined, set: {} };
   }
   const resolved = tool?.name === "workbook" ? fromWorkbook(draft, body, workbook) : body;
   const { fields } = resolved;
+  // Of a tool in the step itself, these are the step's own fields.
+  if (isOwnTool(path)) {
+    for (const field of ["save", "sink"]) readSink(draft, fields[field], [...path, field]);
+  }
   const action = resolved.tool === null ? null : readAction(draft, resolved.tool, fields, resolved.path);
   if (action?.type === "postgres") rowAliases(draft, step);
   const spec = isPlain(fields.spec) ? (fields.spec as Raw) : null;
@@ -180,9 +204,14 @@ function bodyAction(
     path: resolved.path,
     retry: retryParts(fields, path),
     rules,
-    timeout: fields.timeout ?? spec?.timeout,
+    timeout: fields.timeout ?? fields.timeout_seconds ?? spec?.timeout,
     assert: fields.assert,
+    set: isOwnTool(path) ? readSet(draft, fields, resolved.path, place) : {},
   };
+}
+
+function isOwnTool(path: SourcePath): boolean {
+  return path.length > 2;
 }
 
 /** One task of a pipeline. */
@@ -192,18 +221,12 @@ function readTask(
   path: SourcePath,
   workbook: ReadonlyMap<string, NoetlWorkbookTool>,
 ): Omit<PlaybookStep, "arcs" | "name"> | null {
-  const done = bodyAction(draft, "", toolBody(draft, fields, path), workbook);
+  const done = bodyAction(draft, "", toolBody(draft, fields, path), workbook, "pipeline");
   if (done.action === null) return null;
-  const retry = readRetry(draft, "", done, path);
-  if (Object.keys(retry.set).length > 0) {
-    draft.problem(
-      "keyword_refused",
-      [...path, "spec"],
-      "set_ctx within a pipeline is not supported; return the value, and set it in the step",
-    );
-  }
+  const retry = readRetry(draft, "", done, path, "pipeline");
   return {
-    ...{ description: null, action: done.action, when: null, onError: retry.onError, join: "all", loop: null, set: {} },
+    ...{ description: null, action: done.action, when: null, onError: retry.onError, join: "all", loop: null },
+    set: { ...done.set, ...retry.set },
     assert: readAssert(draft, done.assert, [...path, "assert"]),
     mode: "match",
     options: {

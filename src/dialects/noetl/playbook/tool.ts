@@ -2,7 +2,7 @@
  *  the workbook. */
 import { isPlain } from "../../../core/check.ts";
 import type { SourcePath } from "../../../core/playbook/problem.ts";
-import { ACTION_FIELDS, type NamedTool, REFUSED_FIELDS } from "./action.ts";
+import { ACTION_FIELDS, isKnownTool, type NamedTool, REFUSED_FIELDS } from "./action.ts";
 import type { Draft, Raw } from "./draft.ts";
 import type { PipelineTask } from "./pipeline.ts";
 
@@ -40,6 +40,10 @@ const NOT_INHERITED: ReadonlySet<string> = new Set([
   "loop",
   "case",
   "label",
+  "set",
+  "set_ctx",
+  "set_iter",
+  "vars",
 ]);
 
 /** The tool of a step with its fields: in the step itself, in `tool`, or in the `task` of an iterator. */
@@ -71,10 +75,12 @@ export function bodyOf(draft: Draft, fields: Raw, path: SourcePath, isIterator: 
   return { tool: name === null ? null : { name, path: [...path, given.name] }, fields, path, pipeline: null };
 }
 
+const DATA_NAMES = ["data", "payload", "input", "with", "args"];
+
 /** Arguments of the step are added to those of its tool, which count more. */
 function mergedFields(outer: Raw, inner: Raw): Raw {
   const merged: Record<string, unknown> = { ...outer, ...inner };
-  for (const name of ["args", "data", "input", "with", "payload"]) {
+  for (const name of DATA_NAMES) {
     if (isPlain(outer[name]) && isPlain(inner[name]))
       merged[name] = { ...(outer[name] as Raw), ...(inner[name] as Raw) };
   }
@@ -83,7 +89,10 @@ function mergedFields(outer: Raw, inner: Raw): Raw {
 
 export function toolBody(draft: Draft, fields: Raw, path: SourcePath): ToolBody {
   const given = draft.one(fields, path, ["kind", "tool", "type"]);
-  draft.known(fields, path, [...TOOL_FIELDS, "tool"], REFUSED_FIELDS);
+  // An unknown tool is one problem, whatever fields it has.
+  if (typeof given?.value !== "string" || isKnownTool(given.value)) {
+    draft.known(fields, path, [...TOOL_FIELDS, "tool"], REFUSED_FIELDS);
+  }
   if (given === null) {
     draft.problem("invalid_value", [...path, "kind"], "is missing; a tool needs a kind, as in kind: http");
     return { tool: null, fields, path, pipeline: null };
@@ -145,7 +154,17 @@ export function fromWorkbook(draft: Draft, body: ToolBody, workbook: ReadonlyMap
     : toolBody(draft, withoutName(found.fields), found.path);
   const { name: _, task: __, tool: ___, type: ____, kind: _____, ...own } = body.fields;
   const outer = isPlain(found.fields.tool) ? mergedFields(withoutTool(found.fields), inner.fields) : inner.fields;
-  return { ...inner, fields: mergedFields(outer, own) };
+  return { ...inner, fields: mergedFields(inner.tool?.name === "http" ? outer : underNames(outer, own), own) };
+}
+
+/** The arguments of the tool under the name that the step uses for its own, which count more. */
+function underNames(outer: Raw, own: Raw): Raw {
+  const used = DATA_NAMES.find((name) => isPlain(own[name]));
+  if (used === undefined) return outer;
+  const given = DATA_NAMES.filter((name) => isPlain(outer[name]));
+  if (given.length === 0) return outer;
+  const rest = Object.entries(outer).filter(([name]) => !given.includes(name));
+  return { ...Object.fromEntries(rest), [used]: Object.assign({}, ...given.map((name) => outer[name])) };
 }
 
 function withoutName({ name: _, ...fields }: Raw): Raw {

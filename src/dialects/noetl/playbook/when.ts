@@ -38,7 +38,21 @@ export function readWhen(draft: Draft, value: unknown, path: SourcePath): string
     draft.note("conditions such as `{{ x }} == word` are evaluated as comparisons of texts");
   }
   const shown = renamed(text).trim();
-  return shown === "" ? null : shown;
+  const kind = /\berror\.kind\b/.exec(withoutQuoted(shown));
+  if (kind !== null) {
+    const known = Object.keys(ERROR_KINDS).join(", ");
+    const message = `this use of error.kind is not supported; compare it with one of ${known}, or use status_code`;
+    draft.problem("keyword_refused", path, message);
+    return null;
+  }
+  return shown === "" || /^\(?\s*[Tt]rue\s*\)?$/.test(shown) ? null : shown;
+}
+
+function withoutQuoted(text: string): string {
+  return text
+    .split(QUOTED)
+    .filter((_, i) => i % 2 === 0)
+    .join("''");
 }
 
 /** `not (c)`. */
@@ -148,28 +162,48 @@ const FAILED = "(error != None)";
 const OK = "(error == None)";
 const RETRYABLE = `(${FAILED} and (status_code == None or status_code in [408, 425, 429] or status_code >= 500))`;
 
+/** What follows `outcome.error.kind ==`. */
+const ERROR_KINDS: Readonly<Record<string, string>> = {
+  rate_limit: "(status_code == 429)",
+  server_error: "(status_code >= 500)",
+  client_error: "(status_code >= 400 and status_code < 500)",
+  not_found: "(status_code == 404)",
+  auth: "(status_code in [401, 403])",
+  network: "(error != None and status_code == None)",
+  connection: "(error != None and status_code == None)",
+};
+
 const TERMS: readonly (readonly [RegExp, string])[] = [
-  [/\boutcome\.error\.retryable\s*==\s*(?:true|True)\b/g, RETRYABLE],
-  [/\boutcome\.error\.retryable\s*==\s*(?:false|False)\b/g, `(not ${RETRYABLE})`],
-  [/\boutcome\.error\.retryable\b/g, RETRYABLE],
-  [/\b(?:outcome\.)?error\s+is\s+not\s+defined\b/g, OK],
-  [/\b(?:outcome\.)?error\s+is\s+defined\b/g, FAILED],
+  [/\b(?:outcome|output)\.error\.retryable\s*==\s*(?:true|True)\b/g, RETRYABLE],
+  [/\b(?:outcome|output)\.error\.retryable\s*==\s*(?:false|False)\b/g, `(not ${RETRYABLE})`],
+  [/\b(?:outcome|output)\.error\.retryable\b/g, RETRYABLE],
+  [/\b(?:(?:outcome|output)\.)?error\s+is\s+not\s+defined\b/g, OK],
+  [/\b(?:(?:outcome|output)\.)?error\s+is\s+defined\b/g, FAILED],
   [/\b(?:response|result)\s+is\s+defined\b/g, OK],
-  [/\b(?:outcome\.)?error\.(?:http\.)?status(?:_code)?\b/g, "status_code"],
-  [/\boutcome\.(?:http|result|error\.http)\.status(?:_code)?\b/g, "status_code"],
-  [/\bresponse\.status(?:_code)?\b/g, "status_code"],
-  [/\boutcome\.attempt\b/g, "attempt"],
+  [/\b(?:(?:outcome|output)\.)?error\.(?:http\.)?status(?:_code)?\b/g, "status_code"],
+  [/\b(?:outcome|output)\.(?:http|result|data|error\.http)\.status(?:_code)?\b/g, "status_code"],
+  [/\b(?:response|output)\.status(?:_code)?\b/g, "status_code"],
+  [/\b(?:outcome|output)\.attempt\b/g, "attempt"],
+  [/\b(?:outcome|output)\.error\.message\b/g, "error"],
+  [/\b(?:outcome|output)\.error\b/g, "error"],
 ];
-/** `outcome.status == 'error'`, with the text in group 2. */
-const OUTCOME = /\boutcome\.status\s*(==|!=)\s*(['"])(\w+)\2/g;
+/** `outcome.status == 'error'`, with the text in group 3, and `outcome.error.kind == 'auth'`. */
+const OUTCOME = /\b(?:outcome|output)\.status\s*(==|!=)\s*(['"])(\w+)\2/g;
+const ERROR_KIND = /\b(?:(?:outcome|output)\.)?error\.kind\s*(==|!=)\s*(['"])(\w+)\2/g;
 const GOOD: ReadonlySet<string> = new Set(["ok", "success", "succeeded", "completed", "done"]);
 const QUOTED = /('(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")/s;
 
 /** The condition with these terms replaced, outside of quotes. */
 export function renamed(condition: string): string {
-  const text = condition.replace(OUTCOME, (_, operator: string, __: string, word: string) => {
-    return GOOD.has(word) === (operator === "==") ? OK : FAILED;
-  });
+  const text = condition
+    .replace(OUTCOME, (_, operator: string, __: string, word: string) => {
+      return GOOD.has(word) === (operator === "==") ? OK : FAILED;
+    })
+    .replace(ERROR_KIND, (all: string, operator: string, __: string, word: string) => {
+      const meant = Object.hasOwn(ERROR_KINDS, word) ? (ERROR_KINDS[word] as string) : null;
+      if (meant === null) return all;
+      return operator === "==" ? meant : `(not ${meant})`;
+    });
   const parts = text.split(QUOTED);
   return parts
     .map((part, i) => (i % 2 === 1 ? part : TERMS.reduce((now, [term, to]) => now.replace(term, to), part)))
