@@ -199,6 +199,27 @@ function readBad(): [string, string, string[]][] {
       ],
     ],
     [
+      "terms of other systems",
+      `workflow:
+  - { step: a, type: bash, run: ls, next: b }
+  - { step: b, type: shell, cmd: ls, retries: 3, next: c }
+  - { step: c, type: if, next: d }
+  - { step: d, type: task, task: t, foreach: [1], onFailure: e }
+  - { step: e, type: sql }
+`,
+      [
+        "5:16 keyword_refused: type: bash is not a type; write shell",
+        "6:5 invalid_value: command: is missing; must be text of 1 to 131072 characters, without NUL",
+        '6:29 unknown_field: unknown field "cmd" of a shell step; write command, with type: shell',
+        '6:38 unknown_field: unknown field "retries" of a shell step; write retry',
+        "7:16 keyword_refused: type: if is not a type; leave it out, and write arcs in next",
+        '8:37 unknown_field: unknown field "foreach" of a task step; write loop',
+        '8:51 unknown_field: unknown field "onFailure" of a task step; write an arc in next with when: "{{ error != None }}"',
+        '9:7 (warning) unreachable: no arc leads to the step "e"; it is never started',
+        "9:16 keyword_refused: type: sql is not a type; write postgres",
+      ],
+    ],
+    [
       "what is not there yet, or is a form of another system",
       `budget: { tokens: 5 }
 workflow:

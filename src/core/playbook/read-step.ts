@@ -7,7 +7,7 @@ import { type ArcDraft, readNext } from "./read-arcs.ts";
 import { asCondition, readLoop } from "./read-loop.ts";
 import { type GivenOptions, joinedOptions, OPTION_FIELDS, readOptions } from "./read-options.ts";
 import { readTool, type ToolContext, type ToolRead } from "./read-tool.ts";
-import { type DocumentReading, ObjectReader, type RefusedNames } from "./reading.ts";
+import { type DocumentReading, forNames, ObjectReader, type RefusedNames } from "./reading.ts";
 
 export const STEP_LIMITS = { description: 10_000, set: 100, assert: 100, path: 200 } as const;
 export const STEP_FIELDS = [
@@ -31,15 +31,21 @@ const REFUSED: RefusedNames = {
   vars: "is not a form of perdure/v1; write set",
   auth: "is not available yet; send what the server needs in headers",
 };
+/** What people write who know other systems. */
 const WRITE: Readonly<Record<string, string>> = {
-  ...Object.fromEntries(["args", "with", "payload", "parameters"].map((name) => [name, "; write data"])),
+  ...forNames(["args", "with", "payload", "parameters"], "; write data"),
+  ...forNames(["retries", "attempts", "max_attempts", "maxAttempts"], "; write retry"),
+  ...forNames(["run", "cmd", "cmds", "shell"], "; write command, with type: shell"),
+  ...forNames(["foreach", "for_each", "with_items", "items"], "; write loop"),
+  ...forNames(["on_failure", "onFailure", "catch"], '; write an arc in next with when: "{{ error != None }}"'),
+  ...forNames(["sleep", "delay"], "; write a step with type: wait"),
+  ...forNames(["if", "condition"], "; write when"),
+  ...forNames(["depends_on", "needs"], "; write next in the step before"),
   name: "; write step",
   description: "; write desc",
   endpoint: "; write url",
   script: "; write code",
-  if: "; write when",
-  depends_on: "; write next in the step before",
-  needs: "; write next in the step before",
+  goto: "; write next",
 };
 
 export function readStep(value: unknown, index: number, path: SourcePath, context: ToolContext): StepDraft {

@@ -6,7 +6,7 @@ import type { StepAction } from "./playbook.ts";
 import type { SourcePath } from "./problem.ts";
 import { ACTION_FIELDS, ACTIONS, isFilled, REFUSED_BY_TYPE } from "./read-action.ts";
 import { type GivenOptions, OPTION_FIELDS, readOptions } from "./read-options.ts";
-import { type DocumentReading, ObjectReader, type RefusedNames } from "./reading.ts";
+import { type DocumentReading, forNames, ObjectReader, type RefusedNames } from "./reading.ts";
 
 export interface ToolContext {
   readonly reading: DocumentReading;
@@ -46,7 +46,12 @@ const REFUSED_TYPES: RefusedNames = {
   signal: "is not available yet; a wait is for a time",
   container: 'is not built in; run it with exec, as in argv: ["docker", "run", …]',
   secrets: "are not available yet; workers resolve connections",
-  script: "is not a type; write shell",
+  ...forNames(["bash", "sh", "cmd", "command", "script", "run"], "is not a type; write shell"),
+  ...forNames(["rest", "api", "request"], "is not a type; write http"),
+  ...forNames(["sql", "pg", "psql", "postgresql"], "is not a type; write postgres"),
+  ...forNames(["sleep", "delay", "timer"], "is not a type; write wait"),
+  ...forNames(["loop", "foreach", "map"], "is not a type; repeat a step with its field loop"),
+  ...forNames(["if", "switch", "choice", "parallel"], "is not a type; leave it out, and write arcs in next"),
   start: "is not a type; leave the type out, and the step only routes",
   end: "is not a type; leave the type out, and the step only routes",
 };

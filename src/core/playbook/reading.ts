@@ -134,6 +134,11 @@ function unquoted(text: string): string {
 /** Names that are refused with a sentence: what is not there yet, or is written otherwise. */
 export type RefusedNames = Readonly<Record<string, string>>;
 
+/** The same sentence for several names. */
+export function forNames(names: readonly string[], sentence: string): Readonly<Record<string, string>> {
+  return Object.fromEntries(names.map((name) => [name, sentence]));
+}
+
 /** An object of the document whose fields are read one by one. `end` reports the fields that nothing read. A field that is null
  *  counts as not given, as in `next:` without a value. */
 export class ObjectReader {
