@@ -23,7 +23,7 @@ describe.each(STORES)("on $name", (store) => {
         expect([k, one.lives, one.shape]).toEqual([k, 2, shape]);
       }
     },
-    TEST_MS,
+    TEST_MS * (IS_FULL ? 6 : 1),
   );
 
   it.runIf(IS_FULL)(
@@ -31,7 +31,7 @@ describe.each(STORES)("on $name", (store) => {
     async () => {
       const dice = new Dice("crash points");
       const { shape } = await live(store, []);
-      for (let round = 0; round < 30; round++) {
+      for (let round = 0; round < Math.ceil(30 * store.share); round++) {
         const deaths = Array.from({ length: dice.between(2, 4) }, () => dice.between(1, 12));
         const one = await live(store, deaths);
         expect([deaths, one.shape]).toEqual([deaths, shape]);
