@@ -291,6 +291,22 @@ describe("the catalog", () => {
     await expect(perdure.run("demo/echo")).rejects.toMatchObject({ code: "playbook_not_found" });
   });
 
+  it("repairs a run with its latest version, and refuses one that does not fit", async () => {
+    const kit = await open([task("echo", { retry: 1 }, (text: string) => text)]);
+    const { perdure } = kit;
+    const broken = { metadata: { name: "echo", path: "demo/echo" } };
+    const step = (kind: string, data: string) => work("a", kind, { data, next: "b" });
+    const end = work("b", "echo", { data: "{{ a }}!" });
+    await perdure.pushPlaybook(document([step("echo", "{{ workload.missing }}"), end], broken));
+    const run = await perdure.run("demo/echo");
+    expect(await kit.runToEnd(run)).toMatchObject({ state: "failed", failedStep: "a" });
+    const other = document([work("c", "echo", { data: "c" })], broken);
+    await expect(run.redrive({ playbook: other })).rejects.toMatchObject({ code: "playbook_incompatible" });
+    await perdure.pushPlaybook(document([step("echo", "fixed"), end], broken));
+    expect(await run.redrive({ latest: true })).toMatchObject({ state: "running", chapter: 2 });
+    expect(await kit.runToEnd(run)).toMatchObject({ state: "succeeded", result: "fixed!", playbook: { version: 2 } });
+  });
+
   it("names every problem of a text with its line, and stores nothing", async () => {
     const kit = await open();
     const source =

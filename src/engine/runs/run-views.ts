@@ -42,7 +42,7 @@ export async function runInfo(
     id: job.id,
     namespace: job.namespace,
     name: job.name,
-    playbook: { name, path, version: versionIn(job.payload, run.playbook), hash: run.playbook },
+    playbook: { name, path, version: await versionOf(runs, job, run, path), hash: run.playbook },
     state: statusOf(job.state),
     phase: run.phase,
     reason: job.reason,
@@ -71,10 +71,18 @@ function statusOf(state: JobState): RunStatus {
   return state === "succeeded" || state === "failed" || state === "cancelled" ? state : "running";
 }
 
-/** The version that it was started from, unless it was redriven with another definition. */
-function versionIn(payload: string, hash: string): number | null {
+/** The version that it was started from; after a redrive with another definition, the latest one with that definition. */
+async function versionOf(
+  runs: Store["runs"],
+  { namespace, payload }: JobRow,
+  { playbook: hash }: RunRow,
+  path: string | null,
+): Promise<number | null> {
   const { playbook } = (JSON.parse(payload) ?? {}) as { playbook?: { version?: unknown; hash?: unknown } };
-  return playbook?.hash === hash && typeof playbook.version === "number" ? playbook.version : null;
+  if (playbook?.hash === hash) return typeof playbook.version === "number" ? playbook.version : null;
+  if (path === null || playbook === undefined) return null;
+  const versions = (await runs.versions(namespace, path)).filter((entry) => entry.playbook === hash);
+  return versions.reduce<number | null>((most, { version }) => Math.max(most ?? 0, version), null);
 }
 
 /** A page of outputs. */
