@@ -200,6 +200,7 @@ export const RUN_OPERATIONS = {
   validatePlaybook: {
     ...{ tag: "playbooks", summary: "Check a playbook; nothing is stored" },
     body: closed({ playbook: Given }),
+    isSearch: true, // the check of a large playbook takes most of a second
     reply: Type.Object({
       ok: Type.Boolean(),
       problems: Type.Array(ProblemSchema),
@@ -239,6 +240,7 @@ export const RUN_OPERATIONS = {
       summary: "The graph of a playbook",
       body: closed({ playbook: Given, format: Format }),
       reply: Graph,
+      isSearch: true,
     },
   },
   playbookSchema: {
