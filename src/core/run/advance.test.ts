@@ -559,4 +559,11 @@ describe("runs below", () => {
     const deep = started(testPlaybook(steps), { paths: { "shop/below": below }, depth: 16 });
     expect(deep.run.failure?.message).toContain("at most 16");
   });
+
+  it("whose output is to be that of a step which does not exist fail, and never begin", () => {
+    const steps = [testStep("call", [], { action: { ...action(true), returnStep: "summ" } as StepAction })];
+    const run = started(testPlaybook(steps), { paths: { "shop/below": below } });
+    expect(run.run.failure?.message).toContain('return_step: the playbook shop/below has no step "summ"');
+    expect(run.open("call")).toEqual([]);
+  });
 });

@@ -1,10 +1,12 @@
 /** Starts a step: its guard, its loop's list, or its filled input as a job, a run below or a wait. One that only routes, is skipped
  *  or cannot start ends at once. */
 import { type Failure, failure as failureOf } from "../decision/failure.ts";
+import { show } from "../errors.ts";
 import { PLAYBOOK_LIMITS, RUN_KIND } from "../playbook/playbook.ts";
 import { inFileOrder } from "./draft.ts";
 import { cutWhy, failRun } from "./fail-run.ts";
 import type { Arrival } from "./run.ts";
+import type { RunData } from "./run-data.ts";
 import { settleStep } from "./settle-step.ts";
 import { guardOf, loopList } from "./step-fill.ts";
 import { planStep, type StepPlan } from "./step-job.ts";
@@ -143,7 +145,9 @@ function runBelow(turn: RunTurn, { path, data, wait }: StepPlan & { kind: "run" 
   const depth = turn.input.loaded.job.depth + 1;
   if (depth > PLAYBOOK_LIMITS.depth)
     return invalid(`runs are nested ${depth} deep; at most ${PLAYBOOK_LIMITS.depth} are allowed`);
-  const { inputs } = JSON.parse(data) as { inputs: unknown };
+  const { inputs, returnStep } = JSON.parse(data) as Pick<RunData, "inputs" | "returnStep">;
+  if (returnStep !== undefined && !found.playbook.steps.some(({ name }) => name === returnStep))
+    return invalid(`return_step: the playbook ${path} has no step ${show(returnStep)}`);
   const job = {
     ...{ kind: RUN_KIND, payload: JSON.stringify(inputs), labels: {}, isChild: wait },
     run: { hash: found.hash, pins: found.pins, data, timeoutMs: found.playbook.timeoutMs },
