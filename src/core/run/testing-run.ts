@@ -57,6 +57,7 @@ export class TestRun {
   /** Jobs below that the run asked to redrive. */
   readonly redriven: string[] = [];
   readonly #lists = new Map<number, string>();
+  readonly #loops = new Map<string, number>();
   readonly #own = new Map<number, { result: string | null; failure: Failure | null }>();
   readonly #options: TestRunOptions;
   #before: Playbook | null = null;
@@ -144,9 +145,9 @@ export class TestRun {
     };
   }
 
-  #loopOf({ node, visit, n }: StepRow): number | undefined {
-    const rows = [...this.rows.values()].filter((each) => each.node === node && each.visit === visit && each.item < 0);
-    return rows.filter((each) => each.n < n).at(-1)?.n;
+  /** The latest row of the loop that an item belongs to. */
+  #loopOf({ node, visit }: StepRow): number | undefined {
+    return this.#loops.get(`${node} ${visit}`);
   }
 
   #fetch(needs: Needs, known: Mutable<Known> & { outputs: Map<number, StoredOutput> }): void {
@@ -218,7 +219,10 @@ export class TestRun {
     if (playbook !== undefined) this.#before = null;
     for (const { row, items, result: own, failure: why } of plan.made) {
       this.rows.set(row.n, structuredClone(row) as Mutable<StepRow>);
-      if (items !== null) this.#lists.set(row.n, items);
+      if (items !== null) {
+        this.#lists.set(row.n, items);
+        this.#loops.set(`${row.node} ${row.visit}`, row.n);
+      }
       if (own !== null || why !== null) this.#own.set(row.n, { result: own, failure: why });
     }
     for (const { n, state, endedAt, result: own, failure: why } of plan.changed) {
