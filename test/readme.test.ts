@@ -1,6 +1,7 @@
 /** Runs the code in the README and the guides, so that it stays correct. Marks of fences: `ts runnable`: a complete
  *  program, type-checked and run in a project with the built package installed · `text output`: the output of the
- *  program above · `ts policy`: a policy, type-checked and resolved · `sql runnable`: run on a store's schema, in place
+ *  program above · `ts policy`: a policy, type-checked and resolved · `yaml playbook`: a playbook, or its body without the
+ *  head, which must have no problems · `sql runnable`: run on a store's schema, in place
  *  of the schema `perdure`.
  *  Programs find a PostgreSQL server, and a schema for themselves, at the address in PERDURE_DB. */
 import { spawn } from "node:child_process";
@@ -20,6 +21,7 @@ import { Perdure } from "perdure";
 import { ConfigError, resolvePolicy } from "perdure/core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { type Fence, fencesIn, ROOT } from "./fences.ts";
+import { readTest, readText } from "./playbook-text.ts";
 import { ask } from "./postgres/client.ts";
 import { newSchema } from "./postgres/kit.ts";
 import { IS_FULL } from "./tier.ts";
@@ -43,6 +45,7 @@ const programs = blocks.filter((block) => block.info === "ts runnable");
 /** `npm test` runs those of the README, and type-checks all. */
 const programsToRun = programs.filter((block) => IS_FULL || block.page === "README.md");
 const policies = blocks.filter((block) => block.info === "ts policy");
+const playbooks = blocks.filter((block) => block.info === "yaml playbook");
 const queries = blocks.filter((block) => block.info === "sql runnable");
 
 function blocksOf(page: string): Block[] {
@@ -153,6 +156,12 @@ describe("policies in the docs", () => {
     const guide = policies.filter((block) => block.page === "docs/guides/retry-policies.md").map((block) => block.body);
     const missing = policyFields().filter((field) => !guide.some((body) => new RegExp(`\\b${field}:`).test(body)));
     expect(missing).toEqual([]);
+  });
+});
+
+describe("playbooks in the docs", () => {
+  it.each(playbooks)("$page:$line has no problems", ({ body }) => {
+    expect((body.includes("apiVersion:") ? readText : readTest)(body).shown).toEqual([]);
   });
 });
 
