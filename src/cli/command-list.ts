@@ -4,7 +4,7 @@ import type { ListedCommand } from "./command.ts";
 export const COMMANDS: readonly ListedCommand[] = [
   {
     name: "run",
-    summary: "Run a command until it has truly succeeded or truly failed",
+    summary: "Run a command or a playbook until it has truly succeeded or failed",
     load: async () => (await import("./commands/run.ts")).run,
   },
   {

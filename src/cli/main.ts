@@ -33,7 +33,12 @@ export async function main(
     if (code === EXIT.bug) {
       out.note(`${name}: this is a bug in Perdure; please report it with the lines below`);
       io.stderr.write(`${safeText(stackOf(error))}\n`);
-    } else out.note(`${name}: ${(error as Error).message.replace(/^open\.url:/, "--db:").replace(/\.$/, "")}`); // as the option is called
+    } else {
+      const message = (error as Error).message.replace(/^open\.url:/, "--db:").replace(/\.$/, ""); // as the option is called
+      // The problems of a playbook are one a line.
+      const lines = (error as { code?: unknown }).code === "invalid_playbook" ? message.split("\n") : [message];
+      for (const [i, line] of lines.entries()) out.note(i === 0 ? `${name}: ${line}` : line);
+    }
     return code;
   }
 }

@@ -1,4 +1,4 @@
-/** `perdure run`: runs one command with retries, here or on a server. */
+/** `perdure run`: runs one command with retries, or a playbook, here or on a server. */
 import { isAbsolute, resolve } from "node:path";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
@@ -20,13 +20,14 @@ import {
   policyOf,
   timeOf,
 } from "../input/shared-options.ts";
+import { checkFileOptions, FILE_OPTIONS, runFile } from "../playbooks/run-file.ts";
 import { DEFAULT_QUEUE, runJob } from "../run/run-job.ts";
 import { isThisMachine, TARGET, type Target, targetOf } from "../target/target.ts";
 
 export const run: CliCommand = {
   name: "run",
-  summary: "Run a command until it has truly succeeded or truly failed",
-  usage: "perdure run [OPTIONS] -- COMMAND [ARGS…]",
+  summary: "Run a command or a playbook until it has truly succeeded or failed",
+  usage: "perdure run [OPTIONS] -- COMMAND [ARGS…] | -f FILE [-p KEY=VALUE…]",
   endsAtFirstWord: true,
   about:
     "Submits the command as a job and retries it by the options. It runs here, or on the workers of a server if one is " +
@@ -34,8 +35,11 @@ export const run: CliCommand = {
     "Standard input that is piped is stored with the job, up to 64 MiB, and each attempt reads it from the start. Exits " +
     "with the command's last exit code; 124 after a timeout, 125 if its attempts were lost, 126 or 127 if it could not be " +
     "started, 130 if it was cancelled (Ctrl-C), 2 for a mistake in the options. On a server the job keeps running when " +
-    "this terminal is closed.",
+    "this terminal is closed. With --file it starts a run of a playbook and prints a line for each step on stderr and its " +
+    "result on stdout, as JSON. Without a server its steps run here, with the workers' settings of this machine. Exits with " +
+    "0 if the run succeeded, 1 if it failed, 124 after its timeout, 130 if it was cancelled.",
   options: [
+    ...FILE_OPTIONS,
     ...POLICY_OPTIONS,
     { name: "timeout", type: "string", value: "TIME", help: "End an attempt that takes longer: 30s, 5m." },
     {
@@ -77,14 +81,15 @@ export const run: CliCommand = {
     "perdure run --key nightly-2026-11-16 --env AWS_PROFILE -- ./nightly.sh",
     "perdure run --retry-on 75 -- sh -c 'exit 75'",
     "pg_dump app | perdure run -- ./upload.sh",
+    "perdure run -f orders.yaml -p city=Oslo --key orders-2026-11-20",
   ],
 
   async run(context) {
     const { given } = context;
     // Everything is checked before anything is stored.
-    if (given.positionals.length === 0) throw missingArgument("COMMAND", run.usage);
+    checkFileOptions(context, COMMAND_ONLY);
+    if (given.positionals.length === 0 && !given.flag("file")) throw missingArgument("COMMAND", run.usage);
     const target = targetOf(context);
-    const input = inputOf(context, target);
     const retry = policyOf(given);
     namingOptions(() => resolvePolicy(retry, "retry"));
     const timeout = timeOf(given, "timeout");
@@ -101,6 +106,8 @@ export const run: CliCommand = {
     if (name !== undefined && !isName(name.trim())) {
       throw valueError("--name", name, NAME_RULE);
     }
+    if (given.flag("file")) return runFile(context, target);
+    const input = inputOf(context, target);
     const own = givenPolicyOf(given);
     const changes = {
       ...(Object.keys(own).length === 0 ? {} : { retry: own }),
@@ -115,6 +122,8 @@ export const run: CliCommand = {
     }
   },
 };
+
+const COMMAND_ONLY = [...POLICY_OPTIONS.map(({ name }) => name), ...["env", "cwd", "no-stdin", "stdin", "keep"]];
 
 function stdinMode({ given }: CommandContext): Parameters<typeof pipedInput>[1] {
   const [read, leave] = [given.flag("stdin"), given.flag("no-stdin")];
