@@ -168,6 +168,11 @@ export const COMMANDS: readonly ListedCommand[] = [
     load: async () => (await import("./commands/migrate.ts")).migrate,
   },
   {
+    name: "views",
+    summary: "Show the tables of a PostgreSQL database as another system's",
+    load: async () => (await import("./commands/views.ts")).views,
+  },
+  {
     name: "prune",
     summary: "Delete jobs whose retention has expired",
     load: async () => (await import("./commands/prune.ts")).prune,

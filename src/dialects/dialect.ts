@@ -129,6 +129,29 @@ export interface DocumentSigns {
   readonly kinds?: readonly string[];
 }
 
+/** Views that show Perdure's tables in PostgreSQL as those of another system.
+ *  @example
+ *  const { schema, views }: SqlViews = dialectOf("noetl").sqlViews as SqlViews;
+ *  console.log(views.map((view) => `${schema}.${view}`)); */
+export interface SqlViews {
+  /** The schema that they are in. */
+  readonly schema: string;
+  readonly views: readonly string[];
+  /** One statement for each, to create it. */
+  readonly statements: (options: SqlViewsOptions) => readonly string[];
+}
+
+/** Where views are created.
+ *  @example
+ *  const options: SqlViewsOptions = { tables: "perdure", into: "noetl", isInvoker: true }; */
+export interface SqlViewsOptions {
+  /** The schema of Perdure's tables. */
+  readonly tables: string;
+  readonly into: string;
+  /** They are read with the rights of who reads them; needs PostgreSQL 15. */
+  readonly isInvoker: boolean;
+}
+
 /** A source system: reads its files, and shows jobs as it does.
  *  @example
  *  const dialect: Dialect = dialectOf("opal");
@@ -153,6 +176,8 @@ export interface Dialect {
   view(parts: ViewParts): unknown;
   /** The job's events in this system's format, if it has one. */
   events?(parts: ViewParts): readonly unknown[];
+  /** Its tables as views of a PostgreSQL database, if it has some. */
+  readonly sqlViews?: SqlViews;
   /** The same events as a table. */
   eventTable?(parts: ViewParts): EventTable;
   /** The submit keys that a reference may belong to, if this system's clients use ids or names of their own. */

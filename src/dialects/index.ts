@@ -11,6 +11,8 @@ export type {
   ReadContext,
   ReadEntry,
   Reading,
+  SqlViews,
+  SqlViewsOptions,
   ViewChildren,
   ViewParts,
 } from "./dialect.ts";

@@ -2,6 +2,7 @@
 import { resolve } from "node:path";
 import { ConfigError } from "../core/errors.ts";
 import type { Clock } from "../lib/clock.ts";
+import type { ViewsChange } from "./postgres/views.ts";
 import { openSqlite, sqliteFaults, sqliteVersion } from "./sqlite/open.ts";
 import type { SchemaVersion, Store, WallMark } from "./store.ts";
 
@@ -72,6 +73,13 @@ export async function schemaVersion({
   if (!isPostgres(url)) return sqliteVersion(sqlitePath(url), random);
   const { postgresVersion } = await import("./postgres/open.ts");
   return postgresVersion({ url: url.trim(), schema, random, clock });
+}
+
+/** Views over the tables of a store in PostgreSQL, as another system's; null takes them away. Returns false if nothing changed. */
+export async function changeViews(options: VersionQuery & ViewsChange): Promise<boolean> {
+  const { changePostgresViews } = await import("./postgres/views.ts");
+  const { url = "", ...rest } = options;
+  return changePostgresViews({ url: url.trim(), ...rest });
 }
 
 /** Integrity errors in an existing database file; empty for PostgreSQL, which checks its own files. */

@@ -100,7 +100,7 @@ describe.each(STORES)("NoETL's document, on %s", (store) => {
       const node = { execution_id: id, node_id: "fetch_data", node_name: "fetch_data", node_type: "http" };
       for (const event of shown) {
         expect(Object.keys(event).sort()).toEqual(
-          [...Object.keys(node), "event_type", "status", "context", "result", "error", "timestamp"].sort(),
+          [...Object.keys(node), "event_id", "event_type", "status", "context", "result", "error", "timestamp"].sort(),
         );
         expect(event).toMatchObject(node);
       }

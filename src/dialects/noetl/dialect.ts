@@ -5,6 +5,7 @@ import type { Dialect, ReadContext, Reading, ViewParts } from "../dialect.ts";
 import { type NoetlEvent, noetlEvents } from "./events.ts";
 import { STEP } from "./node.ts";
 import { noetlRunEvents } from "./run-events.ts";
+import { NOETL_SQL } from "./sql.ts";
 import { readNoetlTask } from "./task.ts";
 import { noetlQueueRow, noetlTimeline } from "./view.ts";
 
@@ -120,6 +121,7 @@ export const noetl: Dialect = {
   view: noetlQueueRow,
   events: eventsOf,
   eventTable: (parts) => noetlTimeline(eventsOf(parts)),
+  sqlViews: NOETL_SQL,
 };
 
 function eventsOf(parts: ViewParts): readonly NoetlEvent[] {

@@ -21,6 +21,8 @@ export type NoetlEventStatus = "STARTED" | "PENDING" | "COMPLETED" | "FAILED" | 
 
 export interface NoetlEvent extends NoetlNode {
   readonly execution_id: string;
+  /** A whole number of up to 64 bits, as text; unique in a store, and in the order of events (`eventId`). */
+  readonly event_id: string;
   readonly event_type: string;
   readonly status: NoetlEventStatus;
   readonly context: Readonly<Record<string, unknown>>;
@@ -43,6 +45,14 @@ export function noetlEvents(parts: ViewParts): NoetlEvent[] {
   return noetlEventGroups(parts).flatMap(({ rows }) => rows);
 }
 
+/** The rows that one stored event can have. An advance of a run has at most about 6,000 changes, with four numbers each. */
+const ROWS_OF_EVENT = 65_536n;
+
+/** Of the k-th row of a stored event. The SQL views count in the same way. */
+export function eventId(seq: number, k: number): string {
+  return String(BigInt(seq) * ROWS_OF_EVENT + BigInt(k));
+}
+
 /** The rows of each stored event, with its number. */
 export function noetlEventGroups(parts: ViewParts): { readonly seq: number; readonly rows: readonly NoetlEvent[] }[] {
   const { job, events } = parts;
@@ -50,8 +60,8 @@ export function noetlEventGroups(parts: ViewParts): { readonly seq: number; read
   const node = nodeOf(job);
   return counted(events).map((each) => {
     const timestamp = new Date(each.event.at).toISOString();
-    const rows = partsOf(each, story).map(({ event_type, status, context, result, error }) => ({
-      ...{ execution_id: job.id, event_type, status, ...node, context },
+    const rows = partsOf(each, story).map(({ event_type, status, context, result, error }, k) => ({
+      ...{ execution_id: job.id, event_id: eventId(each.event.seq, k), event_type, status, ...node, context },
       ...{ result: result ?? null, error: error ?? null, timestamp },
     }));
     return { seq: each.event.seq, rows };

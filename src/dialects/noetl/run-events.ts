@@ -9,7 +9,7 @@
 import type { JobEvent } from "../../core/job/event.ts";
 import type { RunChange } from "../../core/run/run.ts";
 import type { RunView, RunViewStep } from "../dialect.ts";
-import { type NoetlEvent, type NoetlEventStatus, noetlEventGroups } from "./events.ts";
+import { eventId, type NoetlEvent, type NoetlEventStatus, noetlEventGroups } from "./events.ts";
 import type { NoetlNode } from "./node.ts";
 
 interface SortedRow {
@@ -83,10 +83,15 @@ function ofRun(view: RunView, event: JobEvent, known: KnownRows): SortedRow[] {
   const { run } = view;
   const name = run.playbook.path ?? run.playbook.name;
   const own: NoetlNode = { node_id: name, node_name: run.playbook.name, node_type: "playbook" };
-  const made = (node: NoetlNode, [event_type, status, context, error = null]: RowParts, result: unknown = null) => ({
+  const made = (
+    node: NoetlNode,
+    [event_type, status, context, error = null]: RowParts,
+    result: unknown = null,
+    k = 0,
+  ): SortedRow => ({
     seq: event.seq,
     row: {
-      ...{ execution_id: run.id, event_type, status, ...node, context, result, error },
+      ...{ execution_id: run.id, event_id: eventId(event.seq, k), event_type, status, ...node, context, result, error },
       timestamp: new Date(event.at).toISOString(),
     },
   });
@@ -106,10 +111,10 @@ function ofRun(view: RunView, event: JobEvent, known: KnownRows): SortedRow[] {
       return [made(own, ["execution_failed", "FAILED", { reason, step }, message])];
     }
     case "run.advanced":
-      return event.data.changes.flatMap((change) => {
-        return ofChange(change, known).map((parts) =>
-          made(nodeOfStep(view, (change as { readonly n: number }).n), parts),
-        );
+      return event.data.changes.flatMap((change, i) => {
+        return ofChange(change, known).map((parts, k) => {
+          return made(nodeOfStep(view, (change as { readonly n: number }).n), parts, null, 4 * i + k);
+        });
       });
     default:
       return [];
@@ -124,7 +129,7 @@ const STEP_STATUS: Readonly<Record<string, NoetlEventStatus>> = {
   cancelled: "CANCELLED",
 };
 
-/** The end of a step with a job is in that job's timeline. */
+/** The end of a step with a job is in that job's timeline; not if the step ended otherwise than its job, or the job is a run. */
 function ofChange(change: RunChange, { steps, loops }: KnownRows): RowParts[] {
   if (change.do === "start") {
     return change.item === undefined ? [["step_started", "STARTED", startFacts(change)]] : [];
@@ -134,7 +139,10 @@ function ofChange(change: RunChange, { steps, loops }: KnownRows): RowParts[] {
   const why = change.why ?? null;
   if (change.item !== undefined) return [["loop_iteration", status, { loop_index: change.item }, why]];
   if (loops.has(change.n)) return [["loop_completed", status, {}, why], endOf(change, status)];
-  return steps.get(change.n)?.job == null ? [endOf(change, status)] : [];
+  const step = steps.get(change.n);
+  const isOther = status === "FAILED" && step?.jobState === "succeeded";
+  const isOwn = step == null || step.job === null || step.type === "playbook" || isOther;
+  return isOwn || change.state === "cancelled" || change.state === "skipped" ? [endOf(change, status)] : [];
 }
 
 function startFacts({ visit, items }: RunChange & { readonly do: "start" }): NoetlEvent["context"] {
