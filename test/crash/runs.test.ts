@@ -1,13 +1,10 @@
 /** Runs of playbooks under kill -9: the process that advances a run and works for it is killed after any of its writes, and the next
  *  one continues. Each step has one row and one job, and ends as without a kill. */
 import { describe, expect, it } from "vitest";
-import { systemClock } from "../../src/lib/system-clock.ts";
-import { openStore } from "../../src/store/open.ts";
-import type { Store } from "../../src/store/store.ts";
-import { auditStore, shapeOf } from "../runs/audit.ts";
-import { POINTS } from "../runs/points.ts";
+import { auditStore, shapeOf, stepsOf, withStore } from "../runs/audit.ts";
+import { POINTS, playbook, work } from "../runs/points.ts";
 import { IS_FULL } from "../tier.ts";
-import { STORES, start, TEST_MS } from "./kit.ts";
+import { SQLITE, STORES, start, TEST_MS } from "./kit.ts";
 import type { StoreKind } from "./stores.ts";
 
 const SAMPLE = 4;
@@ -32,6 +29,46 @@ describe.each(STORES)("on $name", (store) => {
   );
 });
 
+it(
+  "goes on at once where nothing was running when it was killed",
+  async () => {
+    const { url } = SQLITE.newPlace();
+    const retry = { maxAttempts: 3, backoff: { type: "fixed", delay: "50ms" } };
+    const settings = {
+      ...{ url, options: { key: "one" }, lease: "60s" },
+      playbook: playbook([
+        { step: "start", next: "fetch_data" },
+        work("fetch_data", { value: 3, fail: "first" }, { retry, next: "process_data" }),
+        work("process_data", { value: "{{ fetch_data + 1 }}" }),
+      ]),
+    };
+    // The second end is the success of fetch_data; nothing has read it.
+    const killed = start("runs", { ...settings, killAfter: "settle 2" });
+    expect((await killed.ended).signal).toBe("SIGKILL");
+    const child = start("runs", settings);
+    await child.line("ready");
+    const since = performance.now();
+    const [, run = ""] = (await child.line("started")).split(" ");
+    expect(await child.line("ended")).toMatch(/^ended succeeded/);
+    const ms = performance.now() - since;
+    console.log(`ended ${Math.round(ms)} ms after the restart (promised: 3,000)`);
+    expect(ms).toBeLessThan(30_000); // half of the lease
+    await withStore(url, async (store) => {
+      expect(await shapeOf(store, run)).toEqual([
+        "fetch_data#1~1 succeeded 3",
+        "process_data#1~1 succeeded 4",
+        "start#1~1 succeeded -",
+      ]);
+      const steps = await stepsOf(store, run);
+      const attempts = await Promise.all(steps.flatMap(({ job }) => (job === null ? [] : [store.attempts(job)])));
+      const outcomes = attempts.map((rows) => rows.map(({ outcome }) => outcome));
+      expect(outcomes).toEqual([["failed", "completed"], ["completed"]]);
+      await auditStore(store);
+    });
+  },
+  TEST_MS,
+);
+
 /** One life, or two. */
 async function live(store: StoreKind, killAfter: number) {
   const { url } = store.newPlace();
@@ -50,13 +87,4 @@ async function live(store: StoreKind, killAfter: number) {
     await auditStore(opened);
     return { shape: await shapeOf(opened, run), writes: Number(writes) };
   });
-}
-
-async function withStore<T>(url: string, call: (store: Store) => Promise<T>): Promise<T> {
-  const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret: () => "x".repeat(32) });
-  try {
-    return await call(store);
-  } finally {
-    await store.close();
-  }
 }

@@ -5,7 +5,9 @@ import type { JobEvent } from "../../src/core/job/event.ts";
 import { type Playbook, RUN_KIND } from "../../src/core/playbook/playbook.ts";
 import { runTroubles } from "../../src/core/run/invariants.ts";
 import { isOpen, type RunRow, type StepRow } from "../../src/core/run/run.ts";
+import { systemClock } from "../../src/lib/system-clock.ts";
 import { allJobs, audit } from "../../src/store/conformance/audit.ts";
+import { openStore } from "../../src/store/open.ts";
 import type { History, JobRow, Store } from "../../src/store/store.ts";
 
 const FAR = Number.MAX_SAFE_INTEGER;
@@ -76,6 +78,16 @@ async function auditRun(store: Store, job: JobRow, jobs: ReadonlyMap<string, Job
 function independent(steps: readonly StepRow[], jobs: ReadonlyMap<string, JobRow>): number {
   return steps.filter(({ job }) => job !== null && jobs.get(job)?.kind === RUN_KIND && jobs.get(job)?.runId === null)
     .length;
+}
+
+/** The store at an address, while the call lasts. */
+export async function withStore<T>(url: string, call: (store: Store) => Promise<T>): Promise<T> {
+  const store = await openStore({ url, clock: systemClock, random: Math.random, newSecret: () => "x".repeat(32) });
+  try {
+    return await call(store);
+  } finally {
+    await store.close();
+  }
 }
 
 export async function stepsOf(store: Store, run: string): Promise<StepRow[]> {

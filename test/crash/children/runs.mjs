@@ -1,19 +1,13 @@
-/** An engine with a worker for steps of runs. Starts the run of its settings, and prints: pid <pid> · ready · started <id> <created> ·
- *  start <job> <attempt> · ended <state> <writes>. With `killAfter` it kills itself with SIGKILL when that many writes have been stored,
- *  before their callers know. `work` does what its input says:
- *  { value } · { fail: "always" | "first" } · { ms } waits, as long as it is not cancelled. */
+/** An engine with a worker for steps of runs, and with `commands` for commands. Starts the run of its settings, and prints: pid <pid> ·
+ *  ready · started <id> <created> · start <job> <attempt> · ended <state> <writes>. With `killAfter` it kills itself with SIGKILL when
+ *  that many writes have been stored, or that many of one verb ("settle 2"), before their callers know. `work` does what its input
+ *  says: { value } · { fail: "always" | "first" } · { ms } waits, as long as it is not cancelled. */
 import { setTimeout as pass } from "node:timers/promises";
-import { Perdure, task } from "perdure";
+import { exec, Perdure, task } from "perdure";
 
-const {
-  url,
-  playbook,
-  options,
-  input = {},
-  killAfter = 0,
-  lease = "1s",
-  concurrency = 4,
-} = JSON.parse(process.argv[2]);
+const settings = JSON.parse(process.argv[2]);
+const { url, playbook, options, input = {}, lease = "1s", concurrency = 4, commands = false, killAfter = 0 } = settings;
+const [verb, count] = typeof killAfter === "string" ? killAfter.split(" ") : [null, killAfter];
 
 console.log(`pid ${process.pid}`);
 process.stdin.on("end", () => process.exit(1)).resume(); // the test has exited: exit too
@@ -21,18 +15,21 @@ process.stdin.unref?.();
 
 const WRITES = new Set(["insert", "claim", "settle", "amend", "advance", "savePlaybooks", "open", "cascaded"]);
 let writes = 0;
+let counted = 0;
 
-function counted(port) {
+function mortal(port) {
   return new Proxy(port, {
     get(target, property, receiver) {
-      const verb = Reflect.get(target, property, receiver);
-      if (typeof verb === "object" && verb !== null && !Array.isArray(verb)) return counted(verb);
-      if (typeof verb !== "function" || !WRITES.has(property))
-        return typeof verb === "function" ? verb.bind(target) : verb;
+      const value = Reflect.get(target, property, receiver);
+      if (typeof value === "object" && value !== null && !Array.isArray(value)) return mortal(value);
+      if (typeof value !== "function") return value;
+      if (!WRITES.has(property)) return value.bind(target);
       return async (...args) => {
-        const answer = await verb.apply(target, args);
+        const answer = await value.apply(target, args);
         if (property === "claim" && answer.every(({ jobs }) => jobs.length === 0)) return answer;
-        if (++writes === killAfter) {
+        writes += 1;
+        if (verb === null || verb === property) counted += 1;
+        if (counted === Number(count)) {
           process.kill(process.pid, "SIGKILL");
           for (;;); // a signal to oneself arrives soon, not at once
         }
@@ -62,8 +59,8 @@ const clock = {
 };
 
 const retention = { succeeded: false, failed: false, cancelled: false };
-const perdure = await Perdure.open({ url, lease, retention }, { clock, random: Math.random, wrapStore: counted });
-await perdure.work([work], { concurrency });
+const perdure = await Perdure.open({ url, lease, retention }, { clock, random: Math.random, wrapStore: mortal });
+await perdure.work(commands ? [work, exec] : [work], { concurrency });
 console.log("ready");
 if (playbook !== undefined) {
   const run = await perdure.run(playbook, input, options);
