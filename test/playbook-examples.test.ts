@@ -1,8 +1,6 @@
 /** Every file of `examples/playbooks` is checked by the JSON Schema in ajv, as an editor does, and runs on a real engine with
  *  real workers. All runs are started at once, and each test waits for its own. A file without a test here fails. */
 import { mkdtempSync, rmSync } from "node:fs";
-import { createServer, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Ajv2020 } from "ajv/dist/2020.js";
@@ -12,77 +10,11 @@ import { playbookSchema } from "../src/core/playbook/schema.ts";
 import { exec, http, Perdure, postgres, task } from "../src/index.ts";
 import { readYaml } from "../src/yaml/read.ts";
 import { exampleSources } from "./hostile-playbooks.ts";
+import { ORDERS, type PlaybookService, startPlaybookService } from "./playbook-service.ts";
 import { ask } from "./postgres/client.ts";
 import { newSchema, postgresUrl } from "./postgres/kit.ts";
 
 const sources = new Map(exampleSources());
-
-// The service that the files with `base` call.
-
-interface Call {
-  readonly route: string;
-  readonly key: string | undefined;
-  readonly body: unknown;
-}
-
-const calls: Call[] = [];
-const ORDERS = [["a1", "a2"], ["b1", "b2"], ["c1"]];
-const WEATHER: Readonly<Record<string, number>> = { Oslo: 4, Bergen: 9, Tromsø: -3 };
-/** As a service that was just deployed. */
-let isWeatherUp = false;
-
-function answer(url: URL, call: Call): readonly [status: number, body: unknown] {
-  const { pathname: path, searchParams: query } = url;
-  switch (call.route) {
-    case "GET /weather": {
-      const city = query.get("city") ?? "";
-      if (city === "Oslo" && !isWeatherUp) {
-        isWeatherUp = true;
-        return [503, { error: "starting" }];
-      }
-      return city in WEATHER ? [200, { city, temperature: WEATHER[city] }] : [404, { error: `no city ${city}` }];
-    }
-    case "GET /orders": {
-      const page = Number(query.get("page"));
-      return [200, { ids: ORDERS[page - 1], next: page < ORDERS.length ? page + 1 : null }];
-    }
-    case "GET /users/u-17":
-      return [200, { name: "Ada" }];
-    case "GET /users/u-17/orders":
-      return [200, ["a1", "b2"]];
-    case "GET /users/u-17/offers":
-      return [200, ["10 %"]];
-    case "GET /down/prices":
-      return [503, "out of order"];
-    case "GET /down/cache/prices":
-      return [200, [{ sku: "a1", price: 3, age: "2 h", because: query.get("reason") }]];
-    case "GET /up/prices":
-      return [200, [{ sku: "a1", price: 3 }]];
-    case "POST /payments":
-      return [201, { id: `p-${(call.body as { amount: number }).amount}` }];
-    case "POST /receipts":
-      return [201, { receipt: "r-1" }];
-    default:
-      return [404, { error: `nothing at ${path}` }];
-  }
-}
-
-async function bodyOf(request: IncomingMessage): Promise<unknown> {
-  let text = "";
-  for await (const chunk of request) text += String(chunk);
-  return text === "" ? null : JSON.parse(text);
-}
-
-const service = createServer((request, response) => {
-  void bodyOf(request).then((body) => {
-    const url = new URL(request.url ?? "/", "http://service");
-    const key = request.headers["idempotency-key"] as string | undefined;
-    const call = { route: `${request.method} ${decodeURI(url.pathname)}`, key, body };
-    calls.push(call);
-    const [status, reply] = answer(url, call);
-    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(reply));
-  });
-});
 
 // The tasks of task.yaml.
 
@@ -100,6 +32,7 @@ const invoice = task("invoice", ({ customer, total }: { customer: string; total:
 const directory = mkdtempSync(join(tmpdir(), "perdure-playbooks-"));
 const { schema } = newSchema("playbooks");
 let perdure: Perdure;
+let service: PlaybookService;
 const runs = new Map<string, RunHandle<unknown>>();
 
 /** The runs of the tests below: a name, its file, and its input. `BASE` stands for the service's address. */
@@ -128,8 +61,7 @@ beforeAll(async () => {
   await ask(postgresUrl(), `create schema ${schema}`);
   const shop = new URL(postgresUrl());
   shop.searchParams.set("options", `-c search_path=${schema}`);
-  await new Promise<void>((resolve) => service.listen(0, "127.0.0.1", resolve));
-  const base = `http://127.0.0.1:${(service.address() as AddressInfo).port}`;
+  service = await startPlaybookService();
 
   perdure = await Perdure.open(join(directory, "jobs.db"));
   await perdure.work([exec, http, postgres, quote, invoice], {
@@ -137,7 +69,7 @@ beforeAll(async () => {
     ...{ runtimes: ["python"], labels: { region: "eu" } },
   });
   const started = RUNS.map(async ([name, file, input, options]) => {
-    const filled = JSON.parse(JSON.stringify(input).replaceAll("BASE", base));
+    const filled = JSON.parse(JSON.stringify(input).replaceAll("BASE", service.url));
     const files = file === "sub-playbook.yaml" ? { "./charge.yaml": textOf("charge.yaml") } : {};
     runs.set(name, await perdure.run({ source: textOf(file), file, files }, filled, options));
   });
@@ -146,7 +78,6 @@ beforeAll(async () => {
 
 afterAll(async () => {
   await perdure.close();
-  service.closeAllConnections();
   service.close();
   rmSync(directory, { recursive: true, force: true });
 });
@@ -202,7 +133,7 @@ describe("the example playbook", () => {
 
   it("charge.yaml sends a key that is the same in all attempts", async () => {
     expect(await runOf("charge").result()).toEqual({ payment: "p-20", amount: 20 });
-    expect(calls).toContainEqual({ route: "POST /payments", key: runOf("charge").id, body: { amount: 20 } });
+    expect(service.calls).toContainEqual({ route: "POST /payments", key: runOf("charge").id, body: { amount: 20 } });
   });
 
   it("exec.yaml passes an argument and a standard input", async () => {
@@ -273,7 +204,7 @@ describe("the example playbook", () => {
   it("sub-playbook.yaml runs another file for each item", async () => {
     const payments = [10, 20].map((amount) => ({ payment: `p-${amount}`, amount }));
     expect(await runOf("sub-playbook").result()).toEqual({ payments });
-    expect(calls).toContainEqual({ route: "POST /receipts", key: expect.any(String), body: { payments } });
+    expect(service.calls).toContainEqual({ route: "POST /receipts", key: expect.any(String), body: { payments } });
     const below = await perdure.runs({ parent: runOf("sub-playbook").id });
     expect(below.runs.map(({ state, playbook }) => [state, playbook.path])).toEqual([
       ["succeeded", "examples/charge"],
