@@ -210,7 +210,7 @@ describe("a playbook of NoETL", () => {
 
   it("has a note for its workload", () => {
     expect(read(playbook([{ ...task, next: [] }], { workload: { a: 1 } })).notes).toEqual([
-      "workload is ignored: templates are only filled in by whole playbooks, which are not supported yet",
+      "workload is ignored: templates are only filled in whole playbooks, and this is read as a single task",
     ]);
   });
 
@@ -219,13 +219,13 @@ describe("a playbook of NoETL", () => {
       "a second step",
       playbook([task, { step: "b", type: "shell", command: "true" }, { step: "end" }]),
       "workflow[1]",
-      /whole playbooks are not supported yet/,
+      /a whole playbook is a run/,
     ],
     [
       "a step that chooses",
       playbook([{ step: "start" }, task, { step: "choose", next: [] }]),
       "workflow[2]",
-      /whole playbooks are not/,
+      /a whole playbook is a run/,
     ],
     ["no step to run", playbook([{ step: "start" }, { step: "end" }]), "workflow", /one step with a type/],
     ["no workflow", { apiVersion: "noetl.io/v1", kind: "Playbook" }, "workflow", /a list/],
@@ -233,9 +233,9 @@ describe("a playbook of NoETL", () => {
       "a way to nowhere",
       playbook([{ ...task, next: [{ step: "process_data" }] }]),
       "workflow[0].next[0].step",
-      /whole playbooks/,
+      /a whole playbook is a run/,
     ],
-    ["a loop", playbook([{ ...task, next: "fetch_data" }]), "workflow[0].next", /whole playbooks/],
+    ["a loop", playbook([{ ...task, next: "fetch_data" }]), "workflow[0].next", /a whole playbook is a run/],
     [
       "a condition on the way",
       playbook([{ ...task, next: [{ when: "{{ a }}", step: "end" }] }, { step: "end" }]),

@@ -9,15 +9,15 @@ import { NOETL_SQL } from "./sql.ts";
 import { readNoetlTask } from "./task.ts";
 import { noetlQueueRow, noetlTimeline } from "./view.ts";
 
-// Runs the one step of a playbook. Playbooks with several steps and data passed between them are not supported yet and
-// are refused as a whole, so that none runs partially.
+// Reads a single task as a job: alone, or as the only step of an excerpt. Playbooks with several steps are runs
+// (dialects/playbooks.ts), and refused here as a whole, so that none runs partially.
 
 const FIELDS = ["apiVersion", "kind", "name", "path", "desc", "metadata", "workload", "workflow"] as const;
 /** Fields of a step that runs nothing. */
 const IDLE_FIELDS = ["step", "desc", "next"] as const;
 const IDLE: readonly unknown[] = ["start", "end"];
 const MAX_STEPS = 1_000;
-const ONE_STEP = "one step with a type, and around it start and end: whole playbooks are not supported yet";
+const ONE_STEP = "one step with a type, and around it start and end: a job is a single task, and a whole playbook is a run";
 
 interface OneStep {
   readonly step: unknown;
@@ -52,7 +52,7 @@ function oneStep(document: unknown, notes: string[]): OneStep {
   const isWhole = apiVersion !== undefined || kind !== undefined;
   for (const each of steps) checkNext(each, task, steps, isWhole, notes);
   if (workload !== undefined)
-    notes.push("workload is ignored: templates are only filled in by whole playbooks, which are not supported yet");
+    notes.push("workload is ignored: templates are only filled in whole playbooks, and this is read as a single task");
   return { step: task.fields, path: task.path, playbook: nameOf(fields) };
 }
 
@@ -79,7 +79,7 @@ function checkNext(
   for (const { name, path } of nextSteps(each.fields.next, fieldPath(each.path, "next"))) {
     const isKnown = steps.some(({ fields }) => fields.step === name);
     if (!isKnown && !isWhole) {
-      notes.push(`${path}: "${name}" is not in this file, and is ignored: only single tasks are run`);
+      notes.push(`${path}: "${name}" is not in this file, and is ignored: this is read as a single task`);
       continue;
     }
     const allowed = each === task ? ["end"] : ["end", task.fields.step];

@@ -38,7 +38,7 @@ function hasTemplate(text: unknown): boolean {
 /** The value is not shown: it may be a secret. */
 function refuseTemplates(value: unknown, path: string): void {
   if (hasTemplate(value)) {
-    const allowed = "text without {{ and {%: templates require whole playbooks, which are not supported yet";
+    const allowed = "text without {{ and {%: templates are only filled in whole playbooks, and this is read as a single task";
     throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
   }
   if (Array.isArray(value)) {
@@ -190,7 +190,7 @@ function command({ fields, path, notes }: NoetlStepFields): ExecInput {
   if (isList) asText(given[0], `${at}[0]`, 4_096);
   if (isList && given.some(hasTemplate)) {
     notes.push(
-      `${at} has {{ or {%: it is run unchanged, because templates require whole playbooks, which are not supported yet`,
+      `${at} has {{ or {%: it is run unchanged, because templates are only filled in whole playbooks`,
     );
   }
   return checkedExec({ ...what, ...envOf(fields, path) }, path);
@@ -202,7 +202,7 @@ function shellText(value: unknown, path: string): ExecInput {
     throw new ConfigError({ path, given: value, allowed: "text for a shell, or a list of texts", ...problem });
   }
   if (hasTemplate(value)) {
-    const filled = "templates require whole playbooks, which are not supported yet";
+    const filled = "templates are only filled in whole playbooks, and this is read as a single task";
     const list = 'Use a list, in which braces are literal, as in [docker, ps, --format, "{{.ID}}"]';
     const allowed = `text without {{ and {%: ${filled}. ${list}`;
     throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
