@@ -17,7 +17,8 @@ const FIELDS = ["apiVersion", "kind", "name", "path", "desc", "metadata", "workl
 const IDLE_FIELDS = ["step", "desc", "next"] as const;
 const IDLE: readonly unknown[] = ["start", "end"];
 const MAX_STEPS = 1_000;
-const ONE_STEP = "one step with a type, and around it start and end: a job is a single task, and a whole playbook is a run";
+const ONE_STEP =
+  "one step with a type, and around it start and end: a job is a single task, and a whole playbook is a run";
 
 interface OneStep {
   readonly step: unknown;

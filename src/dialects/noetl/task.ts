@@ -38,7 +38,8 @@ function hasTemplate(text: unknown): boolean {
 /** The value is not shown: it may be a secret. */
 function refuseTemplates(value: unknown, path: string): void {
   if (hasTemplate(value)) {
-    const allowed = "text without {{ and {%: templates are only filled in whole playbooks, and this is read as a single task";
+    const allowed =
+      "text without {{ and {%: templates are only filled in whole playbooks, and this is read as a single task";
     throw new ConfigError({ path, given: "a template", allowed, problem: "got a template" });
   }
   if (Array.isArray(value)) {
@@ -189,9 +190,7 @@ function command({ fields, path, notes }: NoetlStepFields): ExecInput {
   const what = isList ? { argv: asList(given, at, argument, 10_000, 1) } : shellText(given, at);
   if (isList) asText(given[0], `${at}[0]`, 4_096);
   if (isList && given.some(hasTemplate)) {
-    notes.push(
-      `${at} has {{ or {%: it is run unchanged, because templates are only filled in whole playbooks`,
-    );
+    notes.push(`${at} has {{ or {%: it is run unchanged, because templates are only filled in whole playbooks`);
   }
   return checkedExec({ ...what, ...envOf(fields, path) }, path);
 }
