@@ -1,6 +1,7 @@
 /** The reader of playbooks that engines get: texts in YAML or JSON, with the place of each problem. */
 import { createHash } from "node:crypto";
 import type { LocatedProblem } from "../core/api/playbooks.ts";
+import { PLAYBOOK_LIMITS } from "../core/playbook/playbook.ts";
 import { locateProblems } from "../core/playbook/problem-text.ts";
 import { readAnyPlaybook } from "../dialects/playbooks.ts";
 import type { PlaybookReader } from "../engine/parts.ts";
@@ -16,7 +17,7 @@ export function playbookReader(tools: Readonly<Record<string, string>> = {}): Pl
     }
     let text: YamlText;
     try {
-      text = readYaml(given.source, given.file ?? "playbook");
+      text = readYaml(given.source, given.file ?? "playbook", PLAYBOOK_LIMITS.lexemes);
     } catch (error) {
       if (error instanceof YamlError) return unreadable(error);
       throw error;

@@ -154,9 +154,9 @@ function offsetOf(text: string, value: string, offset: number, quote: string | n
 
 const ESCAPED: Readonly<Record<string, string>> = { n: "\n", t: "\t", r: "\r", '"': '"', "\\": "\\", "/": "/" };
 
-/** `file` is for messages. */
-export function readYaml(text: string, file: string): YamlText {
-  return documentsIn(text, file, 1)[0] as YamlText;
+/** `file` is for messages. `lexemes`: words and signs, at most; a hundred thousand take a fifth of a second. */
+export function readYaml(text: string, file: string, lexemes: number = YAML_LIMITS.lexemes): YamlText {
+  return documentsIn(text, file, 1, lexemes)[0] as YamlText;
 }
 
 /** Documents in one file. */
@@ -164,17 +164,17 @@ const MAX_DOCUMENTS = 1_000;
 
 /** All documents of a text, separated by `---`. Empty ones are left out, unless all are empty. */
 export function readYamlDocuments(text: string, file: string): YamlText[] {
-  const all = documentsIn(text, file, MAX_DOCUMENTS);
+  const all = documentsIn(text, file, MAX_DOCUMENTS, YAML_LIMITS.lexemes);
   const filled = all.filter(({ value }) => value !== null);
   return filled.length === 0 ? all.slice(0, 1) : filled;
 }
 
-function documentsIn(text: string, file: string, most: number): YamlText[] {
+function documentsIn(text: string, file: string, most: number, lexemes: number): YamlText[] {
   if (text.length > YAML_LIMITS.bytes || Buffer.byteLength(text) > YAML_LIMITS.bytes) throw tooLong(file);
   const lines = linesOf(text);
   const found: YamlText[] = [];
   try {
-    for (const document of composed(text)) {
+    for (const document of composed(text, lexemes)) {
       if (found.length === most) throw new YamlFault(document.range[0], TOO_MANY(most));
       const valuer = new YamlValueReader();
       found.push(new YamlText(file, valuer.valueOf(document.contents), document, valuer, lines, text));
@@ -190,13 +190,13 @@ function documentsIn(text: string, file: string, most: number): YamlText[] {
 const TOO_MANY = (most: number) =>
   most === 1 ? "a second document; one file has one, remove the ---" : `more than ${most} documents; split the file`;
 
-function* composed(text: string): Generator<Document.Parsed, void> {
+function* composed(text: string, lexemes: number): Generator<Document.Parsed, void> {
   const composer = new (yaml().Composer)({
     ...{ schema: "core", version: "1.2", merge: false, resolveKnownTags: false, stringKeys: true },
     // The library compares each key with each; our check is below.
     uniqueKeys: false,
   });
-  for (const document of composer.compose(yamlTokens(text), true, text.length)) {
+  for (const document of composer.compose(yamlTokens(text, lexemes), true, text.length)) {
     // The parser only warns about unknown tags.
     const [wrong] = [...document.errors, ...document.warnings];
     if (wrong !== undefined) throw new YamlFault(wrong.pos[0], plainYamlError(wrong));

@@ -43,14 +43,14 @@ const CONTROLS = /[\0-\x08\x0b\x0c\x0e-\x1f\x7f]/;
 const STACK_DEPTH = YAML_LIMITS.depth + 3;
 
 /** Throws a `YamlFault`. */
-export function* yamlTokens(text: string): Generator<CST.Token, void> {
+export function* yamlTokens(text: string, lexemes: number): Generator<CST.Token, void> {
   const control = CONTROLS.exec(text);
   if (control !== null) throw new YamlFault(control.index, "a control character; remove it, or write it as \\x…");
   const parser = new (yaml().Parser)();
   const seen = { depth: 0, aliases: 0, marks: 0, lexemes: 0, isScalar: false, afterComma: false };
   for (const lexeme of new (yaml().Lexer)().lex(text)) {
     const { offset } = parser;
-    const message = look(lexeme, seen);
+    const message = seen.lexemes >= lexemes ? "too many values; split the file" : look(lexeme, seen);
     if (message !== null) throw new YamlFault(offset, message);
     yield* parser.next(lexeme);
     if (parser.stack.length > STACK_DEPTH) throw new YamlFault(offset, TOO_DEEP);
@@ -74,7 +74,6 @@ function look(lexeme: string, seen: YamlScanState): string | null {
   const type = seen.isScalar ? null : yaml().CST.tokenType(lexeme);
   seen.isScalar = type === "scalar";
   seen.lexemes += 1;
-  if (seen.lexemes > YAML_LIMITS.lexemes) return "too many values; split the file";
   const wasAfterComma = seen.afterComma;
   if (type !== "space" && type !== "newline" && type !== "comment") seen.afterComma = false;
   switch (type) {

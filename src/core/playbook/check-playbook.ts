@@ -35,6 +35,12 @@ export function checkInto(
   // Where an arc has a wrong name, its step only seems to be unreachable.
   const hasAllArcs = !found.has("unknown_step");
   for (const problem of checkNames(playbook, places, reservedNames)) found.add(problem);
+  // The checks that follow cost more with each arc.
+  const arcs = playbook.steps.reduce((sum, step) => sum + step.arcs.length, 0);
+  if (arcs > PLAYBOOK_LIMITS.allArcs) {
+    found.error("too_large", [], `${arcs} arcs; a playbook has at most ${PLAYBOOK_LIMITS.allArcs}`);
+    return;
+  }
   for (const problem of checkGraph(playbook, places)) {
     if (hasAllArcs || problem.code !== "unreachable") found.add(problem);
   }

@@ -11,7 +11,7 @@ import {
 } from "../template/template.ts";
 import type { NamePlace, PlaybookNames } from "./check-names.ts";
 import type { Places } from "./places.ts";
-import type { Playbook, PlaybookStep, StepAction } from "./playbook.ts";
+import { PLAYBOOK_LIMITS, type Playbook, type PlaybookStep, type StepAction } from "./playbook.ts";
 import type { PlaybookProblem, ProblemCode, SourcePath } from "./problem.ts";
 
 type Language = "text" | "condition" | "shell" | "sql";
@@ -24,11 +24,17 @@ export function* checkTemplates(
   names: PlaybookNames,
   unknownNames: PlaybookProblem["severity"],
 ): Generator<PlaybookProblem> {
+  let count = 0;
   for (const part of partsOf(playbook)) {
     for (const [text, below] of textsOf(part.value, [])) {
       // An empty command was reported as missing.
       if (text === "" || (part.language === "text" && !hasTemplate(text))) continue;
       const at = () => places.of(part.root, below);
+      count += text.split("{{").length;
+      if (count > PLAYBOOK_LIMITS.templates) {
+        yield error("too_large", at(), `more than ${PLAYBOOK_LIMITS.templates} templates; the rest was not checked`);
+        return;
+      }
       yield* checkText(text, part, at, names, unknownNames);
     }
   }

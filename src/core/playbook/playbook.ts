@@ -11,6 +11,11 @@ export const RUN_KIND = "playbook";
 export const PLAYBOOK_LIMITS = {
   steps: 1_000,
   arcs: 100,
+  /** Of all steps together, like `templates`: a server must check a playbook in a fraction of a second. */
+  allArcs: 10_000,
+  templates: 10_000,
+  /** Words and signs of its text. */
+  lexemes: 100_000,
   /** Steps of one run, loop items and repeated visits included. */
   maxSteps: 10_000,
   highestMaxSteps: 100_000,

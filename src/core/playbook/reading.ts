@@ -6,7 +6,7 @@ import type { PlaybookProblem, ProblemCode, SourcePath } from "./problem.ts";
 
 export const MAX_PROBLEMS = 500;
 /** Comparisons of letters for "did you mean": a fraction of a second. */
-const NEAREST_WORK = 20_000_000;
+const NEAREST_WORK = 4_000_000;
 const MAX_MESSAGE = 600;
 const MAX_SHOWN_NAMES = 12;
 
@@ -63,6 +63,7 @@ export class DocumentReading {
 
   /** `; did you mean "process"?`, or nothing. Without a near name, a few known ones are listed with `list`. */
   hint(given: string, known: readonly string[], list = false): string {
+    if (this.isFull) return "";
     const letters = known.reduce((sum, name) => sum + Math.min(name.length, 100), 0);
     this.#work -= letters * Math.min(given.length, 100);
     const near = this.#work > 0 && given.length <= 100 ? nearest(given, known) : null;

@@ -54,7 +54,7 @@ export class Playbooks {
 
   constructor(parts: EngineParts) {
     this.#parts = parts;
-    this.#readings = new PlaybookReadings(parts.readPlaybook);
+    this.#readings = new PlaybookReadings(parts.readPlaybook, parts.clock);
   }
 
   get #runs(): RunStore {
@@ -94,7 +94,7 @@ export class Playbooks {
       const allowed = "a path without a version: the catalog counts them";
       throw new ConfigError({ path: "pushPlaybook.path", given: own, allowed });
     }
-    const compiled = this.#readings.compile(given, plain);
+    const compiled = await this.#readings.compile(given, plain);
     const hash = await this.#save(compiled);
     const source = isPlaybookText(given) ? given.source : JSON.stringify(given, null, 2);
     const at = this.#parts.clock.now();
@@ -128,7 +128,7 @@ export class Playbooks {
 
   /** Throws `invalid_playbook` or `playbook_not_found`. */
   async graph(namespace: string, given: PlaybookInput, format: GraphFormat): Promise<string> {
-    if (typeof given !== "string") return graphText(this.#readings.compile(given).root, format);
+    if (typeof given !== "string") return graphText((await this.#readings.compile(given)).root, format);
     const { path, version } = parsePlaybookPath(given);
     return graphText(await this.load((await this.#entry(namespace, path, version)).playbook), format);
   }
@@ -144,7 +144,7 @@ export class Playbooks {
       const pins = await this.#pins(namespace, playbook, {});
       return { hash: entry.playbook, playbook, version: entry.version, pins };
     }
-    const compiled = this.#readings.compile(given);
+    const compiled = await this.#readings.compile(given);
     const hash = await this.#save(compiled);
     const files: Record<string, string> = {};
     for (const [path, playbook] of compiled.files) files[path] = this.#body(playbook).hash;
@@ -185,7 +185,7 @@ export class Playbooks {
       await this.#store([inline], new Map());
       return { hash: this.#body(inline).hash, playbook: inline, pins: { ...pinned, ...this.#inlinePins(inline) } };
     }
-    const known = of.pins[path];
+    const known = pinOf(of.pins, path);
     const hash = known ?? (await this.#latest(namespace, path));
     if (hash === null) return null;
     const playbook = await this.load(hash);
@@ -229,7 +229,7 @@ export class Playbooks {
   async #missing(namespace: string, given: Exclude<PlaybookInput, string>): Promise<LocatedProblem[]> {
     let compiled: CompiledPlaybooks;
     try {
-      compiled = this.#readings.compile(given);
+      compiled = await this.#readings.compile(given);
     } catch (error) {
       if (!(error instanceof PerdureError)) throw error;
       const message = error.message.split("\n").slice(1).join("; ");
@@ -259,7 +259,7 @@ export class Playbooks {
         if (seen.has(path)) continue;
         seen.add(path);
         if (seen.size > MAX_PINS) throw invalidPlaybook([`its steps name more than ${MAX_PINS} other playbooks`]);
-        const hash = pins[path] ?? (isRelative(path) ? null : await this.#latest(namespace, path));
+        const hash = pinOf(pins, path) ?? (isRelative(path) ? null : await this.#latest(namespace, path));
         if (hash === null) throw playbookNotFound(path);
         pins[path] = hash;
         waiting.push(await this.load(hash));
@@ -315,6 +315,11 @@ export class Playbooks {
     const steps = playbook.steps.map((step) => ({ name: step.name, type: step.action?.type ?? null }));
     return { name, path, description, hash: this.#body(playbook).hash, inputs, steps };
   }
+}
+
+/** A path may be called `constructor`. */
+function pinOf(pins: Readonly<Record<string, string>>, path: string): string | undefined {
+  return Object.hasOwn(pins, path) ? pins[path] : undefined;
 }
 
 /** Without those that belong to one definition. */

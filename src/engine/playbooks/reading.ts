@@ -8,6 +8,7 @@ import type { Playbook } from "../../core/playbook/playbook.ts";
 import { invalidPlaybook } from "../../core/playbook/playbook-errors.ts";
 import { problemText } from "../../core/playbook/problem-text.ts";
 import { ByteCache } from "../../lib/byte-cache.ts";
+import { type EventLoop, nextTurn } from "../../lib/clock.ts";
 import type { PlaybookReader, PlaybookReading } from "../parts.ts";
 
 /** A text and the playbooks in its files, with paths that are the same everywhere. */
@@ -25,10 +26,12 @@ const PER_CHARACTER = 8;
 
 export class PlaybookReadings {
   readonly #reader: PlaybookReader | undefined;
+  readonly #loop: Pick<EventLoop, "turn">;
   readonly #cache = new ByteCache<string, PlaybookReading>(CACHE_BYTES);
 
-  constructor(reader: PlaybookReader | undefined) {
+  constructor(reader: PlaybookReader | undefined, loop: Pick<EventLoop, "turn">) {
     this.#reader = reader;
+    this.#loop = loop;
   }
 
   read(given: PlaybookText | PlaybookDocument): PlaybookReading {
@@ -46,8 +49,10 @@ export class PlaybookReadings {
     return reading;
   }
 
-  /** Throws `invalid_playbook` with the problems of all files. `path`: instead of the playbook's own. */
-  compile(given: PlaybookText | PlaybookDocument, path?: string): CompiledPlaybooks {
+  /** Throws `invalid_playbook` with the problems of all files. `path`: instead of the playbook's own. Each file is read in a turn
+   *  of its own, as a large one takes a fraction of a second. */
+  async compile(given: PlaybookText | PlaybookDocument, path?: string): Promise<CompiledPlaybooks> {
+    checkSize(given);
     const texts = new Map(Object.entries(filesOf(given)).map(([name, text]) => [fileName(name), text]));
     const files = new Map<string, Playbook>();
     const assets = new Map<string, string>();
@@ -84,12 +89,28 @@ export class PlaybookReadings {
     const root = take(this.read(given), FIRST_FILE, label, path ?? null);
     // A set visits what is added meanwhile, so files may refer to each other.
     for (const file of waiting) {
+      await nextTurn(this.#loop);
       const playbook = take(this.read({ source: texts.get(file) as string, file }), file, file, null);
       if (playbook !== null) files.set(file, playbook);
     }
     if (problems.length > 0 || root === null) throw invalidPlaybook(problems);
     return { root, files, assets };
   }
+}
+
+/** Of a playbook with the files that its steps refer to, together. */
+const MAX_CHARS = 1_048_576;
+const MAX_FILES = 100;
+
+function checkSize(given: PlaybookText | PlaybookDocument): void {
+  const texts = Object.values(filesOf(given));
+  if (texts.length > MAX_FILES) {
+    throw new ConfigError({ path: "playbook.files", given: texts.length, allowed: `at most ${MAX_FILES} files` });
+  }
+  const chars = texts.reduce((sum, { length }) => sum + length, isPlaybookText(given) ? given.source.length : 0);
+  if (chars <= MAX_CHARS) return;
+  const problem = `the texts have ${chars} characters together; at most ${MAX_CHARS} are allowed`;
+  throw new ConfigError({ path: "playbook", given: chars, problem, fix: "push the parts to the catalog" });
 }
 
 /** Where relative paths of the first file begin. */

@@ -1,0 +1,35 @@
+/** Playbooks and paths that are made to do harm: each ends in an error that says what is wrong, and no run is left behind. */
+import { expect, it, onTestFinished } from "vitest";
+import { openTestEngine, type TestEngine } from "../testing/index.ts";
+
+async function open(): Promise<TestEngine> {
+  const kit = await openTestEngine();
+  onTestFinished(() => kit.close());
+  return kit;
+}
+
+function document(workflow: readonly object[], more: object = {}) {
+  return { apiVersion: "perdure/v1", kind: "Playbook", metadata: { name: "hostile" }, ...more, workflow };
+}
+
+it.each(["constructor", "__proto__", "toString"])("does not find a playbook at the path %s", async (path) => {
+  const kit = await open();
+  const fixed = document([{ step: "a", type: "playbook", path }]);
+  await expect(kit.perdure.run(fixed)).rejects.toMatchObject({ code: "playbook_not_found" });
+  const filled = document([{ step: "a", type: "playbook", path: "{{ path }}" }], { workload: { path } });
+  const info = await kit.runToEnd(await kit.perdure.run(filled));
+  expect(info).toMatchObject({ state: "failed", failure: { message: expect.stringContaining("does not exist") } });
+});
+
+it("refuses a playbook that takes long to check, and files that do together", async () => {
+  const kit = await open();
+  const arcs = (i: number) => Array.from({ length: 15 }, (_, j) => `s${(i + j + 1) % 1_000}`);
+  const dense = document(Array.from({ length: 1_000 }, (_, i) => ({ step: `s${i}`, next: arcs(i) })));
+  await expect(kit.perdure.run(dense)).rejects.toThrow("15000 arcs; a playbook has at most 10000");
+  const values = document([{ step: "a", data: { list: Array.from({ length: 100_000 }, (_, i) => i) } }]);
+  const { problems } = await kit.perdure.validatePlaybook({ source: JSON.stringify(values) });
+  expect(problems).toMatchObject([{ message: "too many values; split the file" }]);
+  const text = `# ${"x".repeat(200_000)}\n${JSON.stringify(document([{ step: "a" }]))}`;
+  const files = Object.fromEntries(["a", "b", "c", "d", "e", "f"].map((name) => [`./${name}.yaml`, text]));
+  await expect(kit.perdure.run({ source: text, files })).rejects.toThrow("at most 1048576 are allowed");
+});
