@@ -14,8 +14,28 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "apply",
-    summary: "Submit the jobs of files, of Perdure or another system",
+    summary: "Submit the jobs and start the playbooks of files",
     load: async () => (await import("./commands/apply.ts")).apply,
+  },
+  {
+    name: "start",
+    summary: "Start a run of a playbook of the catalog",
+    load: async () => (await import("./commands/start.ts")).start,
+  },
+  {
+    name: "runs",
+    summary: "List runs of playbooks, newest first",
+    load: async () => (await import("./commands/runs.ts")).runs,
+  },
+  {
+    name: "steps",
+    summary: "List the steps of a run",
+    load: async () => (await import("./commands/steps.ts")).steps,
+  },
+  {
+    name: "playbook",
+    summary: "Push, list, show or delete playbooks of the catalog",
+    load: async () => (await import("./commands/playbook.ts")).playbook,
   },
   {
     name: "validate",
@@ -24,7 +44,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "graph",
-    summary: "Draw the steps of a playbook",
+    summary: "Draw a playbook, or a run with the states of its steps",
     load: async () => (await import("./commands/graph.ts")).graph,
   },
   {
@@ -49,7 +69,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "get",
-    summary: "Show one job, its attempts and its result",
+    summary: "Show one job or run, its attempts or steps, and its result",
     load: async () => (await import("./commands/get.ts")).get,
   },
   {

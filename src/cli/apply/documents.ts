@@ -4,6 +4,7 @@ import { dirname, resolve } from "node:path";
 import { isPlain, nearest } from "../../core/check.ts";
 import { show } from "../../core/errors.ts";
 import type { Dialect } from "../../dialects/dialect.ts";
+import { isPlaybookDocument } from "../../dialects/playbooks.ts";
 import { candidates, DIALECTS, dialectOf, documentsWithin } from "../../dialects/registry.ts";
 import type { YamlPath, YamlText } from "../../yaml/read.ts";
 import { YAML_LIMITS } from "../../yaml/scan.ts";
@@ -11,6 +12,7 @@ import { type CliError, choiceError, missingFileError, usageError } from "../exi
 import { bytesOf, EMPTY, TOP_KEYS } from "../input/job-file.ts";
 import { readSmallFile, readYamlDocuments, textIn, yamlUsageError } from "../input/yaml-file.ts";
 import type { Io } from "../io.ts";
+import { type PlaybookSource, sourceOf } from "../playbooks/playbook-files.ts";
 
 /** The name of Perdure's own job files, as a dialect. */
 const OURS = "perdure";
@@ -21,8 +23,10 @@ export interface AnyDocument {
   readonly yaml: YamlText;
   /** The folder that its relative paths start from. */
   readonly dir: string;
-  /** Null: a job file of Perdure. */
+  /** Null: a job file of Perdure, or a playbook. */
   readonly dialect: Dialect | null;
+  /** Null or missing: jobs. */
+  readonly playbook?: PlaybookSource | null;
 }
 
 export interface DocumentsRequest {
@@ -50,8 +54,13 @@ export async function documentsOf({
         : [readSmallFile(resolve(io.cwd, name), name, YAML_LIMITS.bytes + 1), name];
     if (bytes === null) throw missingFileError(name, "pass another, or - for standard input");
     const dir = name === "-" ? io.cwd : dirname(resolve(io.cwd, name));
-    for (const yaml of readYamlDocuments(textIn(bytes, file), file).flatMap(each)) {
-      found.push({ yaml, dir, dialect: chosen === undefined ? kindOf(yaml) : chosen });
+    const text = textIn(bytes, file);
+    const documents = readYamlDocuments(text, file);
+    for (const yaml of documents.flatMap(each)) {
+      if (isPlaybookDocument(yaml.value)) {
+        const playbook = sourceOf(yaml, dir, documents.length === 1 && yaml === documents[0] ? text : null);
+        found.push({ yaml, dir, dialect: null, playbook });
+      } else found.push({ yaml, dir, dialect: chosen === undefined ? kindOf(yaml) : chosen, playbook: null });
     }
   }
   return found;

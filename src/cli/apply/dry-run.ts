@@ -1,32 +1,62 @@
 /** `perdure apply --dry-run`: the jobs of files as they would be stored, and whether they already exist. Nothing is stored
  *  or created; without data no job exists. */
 import { showMs, toMs } from "../../core/duration.ts";
+import { counted } from "../../core/format.ts";
 import { jobName } from "../../core/job/job-name.ts";
+import { type Playbook, RUN_KIND } from "../../core/playbook/playbook.ts";
 import type { Policy } from "../../core/policy/policy.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
+import { graphText } from "../../core/run/graph-text.ts";
 import type { Difference } from "../../dialects/dialect.ts";
 import type { CommandContext } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { nullIfForbidden } from "../jobs/job-reference.ts";
 import { attemptsText, backoffText, policyBudgetText } from "../output/policy-text.ts";
+import type { PlaybookWithFiles } from "../playbooks/playbook-files.ts";
 import { type Target, withPerdure } from "../target/target.ts";
 import { type ExistingJob, existingOf, impliedParent, namedBy } from "./named-jobs.ts";
 import type { ReadJob } from "./read-jobs.ts";
 
-export async function showDry(context: CommandContext, target: Target, jobs: readonly ReadJob[]): Promise<number> {
+export async function showDry(
+  context: CommandContext,
+  target: Target,
+  jobs: readonly ReadJob[],
+  playbooks: readonly PlaybookWithFiles[] = [],
+): Promise<number> {
   const { given, out } = context;
   const existing = await storedOf(context, target, jobs);
   const earlier = jobs.map((job, i) => (existing[i] == null ? earlierOf(jobs.slice(0, i), job) : null));
   if (given.flag("json")) {
-    out.json(jobs.map((job, i) => ({ ...shownJob(job, existing[i] ?? null), ...shownEarlier(earlier[i] ?? null) })));
+    const shown = jobs.map((job, i) => ({
+      ...shownJob(job, existing[i] ?? null),
+      ...shownEarlier(earlier[i] ?? null),
+    }));
+    out.json([...shown, ...playbooks.flatMap(playbooksIn).map(shownPlaybook)]);
   } else {
     for (const [i, { entry, where, dialect }] of jobs.entries()) {
       out.line(`${where}: ${entry.task} (${dialect ?? "perdure"})`);
       out.facts([...factsOf(entry), ["  Exists", existing[i]?.text ?? earlier[i]?.text ?? null]]);
     }
+    for (const { file, playbook } of playbooks.flatMap(playbooksIn)) {
+      out.line(`${file}: playbook ${playbook.name}, ${counted(playbook.steps.length, "step")}`);
+      out.block(graphText(playbook, "ascii").trimEnd());
+    }
   }
   // The same exit code as without --dry-run.
   return [...existing, ...earlier].some((found) => (found?.differences ?? []).length > 0) ? EXIT.failed : EXIT.done;
+}
+
+interface DryPlaybook {
+  readonly file: string;
+  readonly playbook: Playbook;
+}
+
+function playbooksIn({ readings }: PlaybookWithFiles): DryPlaybook[] {
+  return readings.flatMap(({ file, playbook }) => (playbook === null ? [] : [{ file, playbook }]));
+}
+
+function shownPlaybook({ file, playbook }: DryPlaybook): object {
+  return { kind: RUN_KIND, where: file, playbook: JSON.parse(graphText(playbook, "json")) as object };
 }
 
 /** An earlier document with the same name in these files, whose job would be stored first. */

@@ -3,8 +3,8 @@
  *  machine. Also finds positions for notes that have none. */
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
-import { dirname, join } from "node:path";
-import { fieldPath, isPlain } from "../../core/check.ts";
+import { join } from "node:path";
+import { fieldPath } from "../../core/check.ts";
 import { type ConfigError, show } from "../../core/errors.ts";
 import type { ReadContext } from "../../dialects/dialect.ts";
 import { PACK_FILES } from "../../dialects/registry.ts";
@@ -15,6 +15,7 @@ import { type CliError, usageError } from "../exit.ts";
 import { readBeside } from "../input/files-beside.ts";
 import { stepsOf, withQuotes } from "../input/job-file.ts";
 import { readYamlBytes, yamlUsageError } from "../input/yaml-file.ts";
+import { onlyMatch, shownPath } from "../input/yaml-places.ts";
 import type { AnyDocument } from "./documents.ts";
 
 /** A job cannot hold more as base64. */
@@ -102,10 +103,6 @@ export class FileContext {
   }
 }
 
-export function shownPath(file: string, path: string): string {
-  return file === "stdin" ? path : join(dirname(file), path);
-}
-
 // Finds positions for notes without a path of their own: by the path at the beginning of the note, or by text that occurs in
 // only one field. If that is ambiguous there is no position: a wrong one would be worse.
 
@@ -116,27 +113,6 @@ function placedNote(yaml: YamlText, note: string): string {
   const [path = null] = LEADING.exec(note) ?? [];
   const isThere = path !== null && yaml.find(stepsOf(path)) !== null;
   return `${isThere ? yaml.where(stepsOf(path)) : yaml.file}: ${note}`;
-}
-
-/** The path to the only matching part of a value; null if none or several match. `key` is null in a list. */
-export function onlyMatch(value: unknown, fits: (value: unknown, key: string | null) => boolean): YamlPath | null {
-  const found = partsOf(value, fits, []);
-  const { value: only } = found.next();
-  return only !== undefined && found.next().done ? only : null;
-}
-
-function* partsOf(
-  value: unknown,
-  fits: (value: unknown, key: string | null) => boolean,
-  path: YamlPath,
-): Generator<YamlPath, undefined> {
-  const isList = Array.isArray(value);
-  if (!isList && !isPlain(value)) return;
-  for (const [key, each] of Object.entries(value)) {
-    const at = [...path, isList ? Number(key) : key];
-    if (fits(each, isList ? null : key)) yield at;
-    yield* partsOf(each, fits, at);
-  }
 }
 
 /** The path as errors show it: `jobs[2].input["a b"]`. */

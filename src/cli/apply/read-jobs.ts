@@ -1,4 +1,4 @@
-/** Reads files of any kind into jobs: all of them or none. Errors have file, line and column; unsupported fields of a
+/** Reads files of any kind into jobs, all of them or none, and finds the playbooks in them. Errors have file, line and column; unsupported fields of a
  *  document are returned as notes. */
 import { ConfigError } from "../../core/errors.ts";
 import { riskyNote, riskyVariables } from "../../core/input/exec-env.ts";
@@ -9,8 +9,10 @@ import { isOver } from "../../lib/text.ts";
 import type { YamlText } from "../../yaml/read.ts";
 import { usageError } from "../exit.ts";
 import { jobsOf } from "../input/job-file.ts";
+import { onlyMatch } from "../input/yaml-places.ts";
+import type { PlaybookSource } from "../playbooks/playbook-files.ts";
 import { type AnyDocument, type DocumentsRequest, documentsOf } from "./documents.ts";
-import { FileContext, type FileSurroundings, onlyMatch } from "./file-context.ts";
+import { FileContext, type FileSurroundings } from "./file-context.ts";
 
 export interface ReadJob {
   readonly entry: ReadEntry;
@@ -24,6 +26,8 @@ export interface ReadJob {
 
 export interface ReadJobsResult {
   readonly jobs: readonly ReadJob[];
+  /** Documents that are not jobs, to be read by the caller. */
+  readonly playbooks: readonly PlaybookSource[];
   /** Each with its file, and its position if known. */
   readonly notes: readonly string[];
 }
@@ -35,7 +39,9 @@ export interface ReadJobsRequest extends DocumentsRequest {
 }
 
 export async function readJobFiles(request: ReadJobsRequest): Promise<ReadJobsResult> {
-  const documents = await documentsOf(request);
+  const all = await documentsOf(request);
+  const playbooks = all.flatMap(({ playbook }) => playbook ?? []);
+  const documents = all.filter(({ playbook }) => playbook == null);
   const others = documents.filter(({ dialect }) => dialect !== null);
   const settings = others.length === 0 ? null : await request.settings();
   let isAsked = false;
@@ -51,13 +57,13 @@ export async function readJobFiles(request: ReadJobsRequest): Promise<ReadJobsRe
     const { parameters } = request;
     return readForeign(document, { settings, parameters, documents: others, onParameters });
   });
-  if (Object.keys(request.parameters).length > 0 && !isAsked) {
+  if (Object.keys(request.parameters).length > 0 && !isAsked && playbooks.length === 0) {
     throw usageError("--param: these files take no parameters; leave it out");
   }
-  return { jobs: read.flatMap(({ jobs }) => jobs), notes: read.flatMap(({ notes }) => notes) };
+  return { jobs: read.flatMap(({ jobs }) => jobs), playbooks, notes: read.flatMap(({ notes }) => notes) };
 }
 
-function readForeign(document: AnyDocument, surroundings: FileSurroundings): ReadJobsResult {
+function readForeign(document: AnyDocument, surroundings: FileSurroundings): Pick<ReadJobsResult, "jobs" | "notes"> {
   const { yaml } = document;
   const dialect = document.dialect as NonNullable<AnyDocument["dialect"]>;
   const reader = new FileContext(document, surroundings);

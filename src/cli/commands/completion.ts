@@ -51,6 +51,7 @@ export function completionScript(shell: Shell, commands: readonly CliCommand[]):
 function wordsOf({ name }: CliCommand): readonly string[] {
   if (name === "completion") return SHELLS;
   if (name === "schema") return ["playbook"];
+  if (name === "playbook") return ["push", "list", "show", "delete"];
   return name === "config" ? KEYS : [];
 }
 

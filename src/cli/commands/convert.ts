@@ -41,10 +41,12 @@ export const convert: CliCommand = {
     given.atMost(0);
     const files = given.texts("file");
     if (files.length === 0) throw missingArgument("FILE", convert.usage);
-    const { jobs, notes } = await readJobFiles({
+    const { jobs, playbooks, notes } = await readJobFiles({
       ...{ files, io, dialect: given.text("dialect"), parameters: pairsOf(given, "param") },
       settings: () => dialectSettingsFor(context, targetOf(context)),
     });
+    const [playbook] = playbooks;
+    if (playbook !== undefined) throw usageError(`${playbook.yaml.where([])}: a playbook is not converted to jobs`);
     for (const note of notes) out.note(`note: ${note}`);
     if (jobs.length === 0) throw usageError(`${files.join(", ")}: no job in it`);
     const converted = jobs.map(({ entry }) => toJobFile(entry));

@@ -3,13 +3,14 @@
 import type { FeedOptions } from "../../core/api/events.ts";
 import type { Perdure } from "../../core/api.ts";
 import type { PerdureEvent } from "../../core/job/event.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { withDialectHelp } from "../../dialects/cli/registry.ts";
-import type { EventTable } from "../../dialects/dialect.ts";
-import { VIEWED_EVENTS } from "../../dialects/read-view.ts";
+import type { EventTable, ViewParts } from "../../dialects/dialect.ts";
+import { type RunReader, readRunView, VIEWED_EVENTS } from "../../dialects/read-view.ts";
 import { EVENT_VIEW_NAMES, eventTable, eventView } from "../../dialects/registry.ts";
 import { viewParts } from "../apply/job-views.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
-import { conflictError, EXIT, requirementError } from "../exit.ts";
+import { conflictError, EXIT, requirementError, usageError } from "../exit.ts";
 import { followEvents } from "../follow/follow-events.ts";
 import { followView } from "../follow/follow-view.ts";
 import { fullId } from "../jobs/job-reference.ts";
@@ -45,6 +46,7 @@ export const events: CliCommand = {
       ...{ name: "view", type: "string", value: "VIEW" },
       help: `Show the events of one job as another system does, with --json as its data: ${EVENT_VIEW_NAMES.join(", ")}. Up to ${VIEWED_EVENTS} events.`,
     },
+    { name: "step", type: "string", value: "NAME", help: "With --view, of a run: only the events of this step." },
     {
       ...{ name: "all-namespaces", type: "boolean" },
       help: "On a server: events of all namespaces. Requires a token for all namespaces.",
@@ -69,6 +71,7 @@ export const events: CliCommand = {
     const before = given.integer("before", { min: 0, max: Number.MAX_SAFE_INTEGER });
     const limit = given.integer("limit", { min: 1, max: MAX_LIMIT });
     if (given.flag("view")) return showView(context, id);
+    if (given.flag("step")) throw requirementError("--step", "--view and the id of a run");
     const allNamespaces = given.flag("all-namespaces");
     if (allNamespaces && id !== undefined) throw conflictError("--all-namespaces", "an ID");
     if (allNamespaces && given.flag("namespace")) {
@@ -107,12 +110,30 @@ async function showView(context: CommandContext, id: string | undefined): Promis
   if (other !== undefined) throw conflictError("--view", `--${other}`, "a view has all events of a job");
   return withPerdure(context, async (perdure) => {
     const whole = await fullId(perdure, id);
+    if (given.flag("follow") && given.flag("step")) throw conflictError("--follow", "--step");
     if (given.flag("follow")) return followView(context, perdure, whole, view);
-    const parts = await viewParts(perdure, whole);
+    const parts = await viewedParts(perdure, whole, given.text("step"));
     if (given.flag("json")) out.json(view.json(parts));
     else printTable(out, view.table(parts));
     return EXIT.done;
   });
+}
+
+/** Of a run: with its steps. */
+async function viewedParts(perdure: Perdure, id: string, step: string | undefined): Promise<ViewParts> {
+  const parts = await viewParts(perdure, id);
+  if (parts.job.kind !== RUN_KIND) {
+    if (step === undefined) return parts;
+    throw usageError(`--step: ${id} is not a run`);
+  }
+  const handle = await perdure.runHandle(id);
+  const reader: RunReader = {
+    run: () => handle.get(),
+    events: async () => parts.events,
+    steps: (page) => handle.steps(page),
+    job: (job) => viewParts(perdure, job),
+  };
+  return { ...parts, run: await readRunView(reader, step) };
 }
 
 function printTable(out: Printer, { heads, rows }: EventTable): void {

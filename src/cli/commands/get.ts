@@ -1,4 +1,4 @@
-/** `perdure get`: one job, its attempts and its result. */
+/** `perdure get`: one job, its attempts and its result; or a run, its steps and its result. */
 
 import { jobAttemptText } from "../../core/decision/budget.ts";
 import { failureText } from "../../core/decision/failure.ts";
@@ -6,6 +6,7 @@ import { showMs } from "../../core/duration.ts";
 import type { Explanation } from "../../core/explain/explain.ts";
 import { jobName } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { withDialectHelp } from "../../dialects/cli/registry.ts";
 import { jobView, shownKey, showsChildren, sourceOf } from "../../dialects/registry.ts";
 import { originOf } from "../../dialects/shared.ts";
@@ -19,12 +20,13 @@ import { budgetFacts, usageFact } from "../output/policy-text.ts";
 import { type Printer, showLocal, showSince } from "../output/print.ts";
 import { type Colour, painted, type TextPiece } from "../output/terminal-text.ts";
 import { yamlText } from "../output/yaml-text.ts";
+import { printRun, readRun } from "../playbooks/get-run.ts";
 import { serverNow } from "../target/server-time.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 
 export const get: CliCommand = {
   name: "get",
-  summary: "Show one job, its attempts and its result",
+  summary: "Show one job or run, its attempts or steps, and its result",
   usage: "perdure get ID [OPTIONS]",
   options: [
     {
@@ -57,6 +59,11 @@ export const get: CliCommand = {
       const write = (value: unknown) => (format === "yaml" ? out.block(yamlText(value)) : out.json(value));
       if (view !== OWN_VIEW) return write(jobView(view, "--output")(await viewParts(perdure, id, showsChildren(view))));
       const job = await handle.get();
+      if (job.kind === RUN_KIND) {
+        const found = await readRun(perdure, id);
+        if (format !== null) return write({ ...found.run, steps: found.steps });
+        return printRun(out, perdure, found, shownValue);
+      }
       // From the events, unlike the rows of attempts: with the running one, and with the delays between them.
       const { attempts } = await handle.explain();
       if (format !== null) write({ ...job, attempts });

@@ -1,19 +1,23 @@
 /** `perdure redrive`: redrives failed jobs, one by one or all that match a filter. */
 
 import type { SkippedJob } from "../../core/api/commands.ts";
+import type { RunRedriveOptions } from "../../core/api/runs.ts";
+import type { Perdure } from "../../core/api.ts";
 import { asOneOf, nearest } from "../../core/check.ts";
 import { toMs } from "../../core/duration.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { FILTER_RULES, type JobsFilter } from "../../core/job/jobs-filter.ts";
 import type { RedriveChanges } from "../../core/job/redrive.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { conflictError, EXIT, requirementError, usageError, valueError } from "../exit.ts";
 import { asInstant } from "../input/job-options.ts";
 import { forEach, givenIds } from "../jobs/for-each-job.ts";
+import { RUN_REDRIVE_OPTIONS, runRedriveOf } from "../playbooks/redrive-options.ts";
 import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts";
 import { warnIfStillWaiting } from "../submit/warn-no-worker.ts";
 import { serverNow } from "../target/server-time.ts";
-import { TARGET, withPerdure } from "../target/target.ts";
+import { TARGET, targetOf, withPerdure } from "../target/target.ts";
 
 /** The most that the library redrives in one call. */
 const MAX_LIMIT = 1_000;
@@ -35,7 +39,9 @@ export const redrive: CliCommand = {
     "ago such as 2h, or an instant with its zone; state=failed alone means all dead letters. Attempts and time are granted " +
     "again; tokens and money that were spent stay spent: a job with nothing left in its budget, or in one above it, is " +
     "refused, or with a filter skipped, unless --budget grants more. Exits with 1 if one of them was refused or skipped. " +
-    "Options such as --timeout and --max-attempts change the job from here on; the rest stays as it is.",
+    "Options such as --timeout and --max-attempts change the job from here on; the rest stays as it is. A run repeats what " +
+    "failed, was cancelled or never ended, in the same run: what succeeded stays, and a loop repeats its failed items only. " +
+    "A step is redriven by its run.",
   options: [
     {
       ...{ name: "filter", type: "string", value: "FILTER", multiple: true },
@@ -47,6 +53,7 @@ export const redrive: CliCommand = {
       help: `With --filter: at most this many. Default: ${MAX_LIMIT}.`,
     },
     ...REDRIVE_OPTIONS,
+    ...RUN_REDRIVE_OPTIONS,
     ...TARGET,
     ...READING,
   ],
@@ -54,6 +61,7 @@ export const redrive: CliCommand = {
     "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g",
     "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g --timeout 2h --max-attempts 9",
     "perdure redrive job_01m7gekg9zevv9a6xvvwmt1v8g --budget 0.5",
+    "perdure redrive nightly-orders --from charge --set data.currency=NOK",
     "perdure redrive --filter kind=exec,queue=mail,since=1d --dry-run",
   ],
 
@@ -61,19 +69,32 @@ export const redrive: CliCommand = {
     const { given } = context;
     const changes = redriveChangesOf(given);
     const isFiltered = given.flag("filter");
+    const ofRun = RUN_REDRIVE_OPTIONS.find(({ name }) => given.flag(name));
+    if (ofRun !== undefined && isFiltered) throw conflictError(`--${ofRun.name}`, "--filter");
+    const ofJob = REDRIVE_OPTIONS.find(({ name }) => given.flag(name));
+    if (ofRun !== undefined && ofJob !== undefined) {
+      throw conflictError(`--${ofJob.name}`, `--${ofRun.name}`, "one is of jobs, the other of runs");
+    }
     if (isFiltered && given.positionals.length > 0) throw conflictError("ids", "--filter");
     if (isFiltered) return redriveMatching(context, changes);
     for (const name of ["dry-run", "limit"]) {
       if (given.flag(name)) throw requirementError(`--${name}`, "--filter");
     }
+    const ids = givenIds(given, redrive);
+    const runOptions = await runRedriveOf(context, () => targetOf(context));
     return forEach(
       context,
-      givenIds(given, redrive),
-      (perdure, id) => perdure.redrive(id, changes),
+      ids,
+      (perdure, id) => (runOptions === null ? perdure.redrive(id, changes) : redriveRun(perdure, id, runOptions)),
       (perdure, jobs) => warnIfStillWaiting(context, perdure, jobs),
     );
   },
 };
+
+async function redriveRun(perdure: Perdure, id: string, options: RunRedriveOptions): Promise<JobInfo> {
+  await perdure.redriveRun(id, options);
+  return (await perdure.job(id)).get();
+}
 
 async function redriveMatching(context: CommandContext, changes: RedriveChanges): Promise<number> {
   const { given, out } = context;

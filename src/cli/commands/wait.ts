@@ -9,6 +9,7 @@ import { counted } from "../../core/format.ts";
 import type { JobFailedError } from "../../core/job/job-end.ts";
 import { jobName, oneLine } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { type CliCommand, type CommandContext, READING } from "../command.ts";
 import { conflictError, EXIT } from "../exit.ts";
 import { timeOf } from "../input/shared-options.ts";
@@ -17,6 +18,7 @@ import { fullId } from "../jobs/job-reference.ts";
 import { stateText } from "../output/job-text.ts";
 import { showSince } from "../output/print.ts";
 import { painted } from "../output/terminal-text.ts";
+import { printRunLine, shownRun } from "../playbooks/start-runs.ts";
 import { attempts, EXIT_CODES } from "../run/run-context.ts";
 import { reportIfWaiting } from "../run/why-waiting.ts";
 import { untilInterrupted } from "../stop-signals.ts";
@@ -79,12 +81,17 @@ async function waitForAll(
       ends.push(end);
       if (given.flag("quiet") || patience.signal.aborted) return null;
       const info = await job.get();
+      if (info.kind === RUN_KIND) {
+        const run = await (await perdure.runHandle(job.id)).get();
+        if (!given.flag("json")) printRunLine(out, run);
+        return shownRun(run);
+      }
       if (!given.flag("json")) printLine(out, info, why);
-      return info;
+      return shownJob(info);
     }),
   );
   over.abort();
-  if (given.flag("json")) out.json(infos.flatMap((info) => (info === null ? [] : shownJob(info))));
+  if (given.flag("json")) out.json(infos.filter((info) => info !== null));
   if (ends.some((end) => end === "failed" || end === "cancelled")) return EXIT.failed;
   if (!ends.includes("timeout")) return EXIT.done;
   const open = ends.filter((end) => end === "timeout").length;

@@ -9,6 +9,7 @@ import { CPU_LABEL, MEMORY_LABEL, RESOURCE_PREFIX } from "../../core/input/resou
 import type { JobState } from "../../core/job/job.ts";
 import { oneLine } from "../../core/job/job-name.ts";
 import type { JobInfo, SessionRow } from "../../core/job/views.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { storable } from "../../lib/text.ts";
 import { eachWorker } from "../target/pages.ts";
 import { type Colour, type ColouredText, painted } from "./terminal-text.ts";
@@ -28,11 +29,14 @@ export function stateText(job: JobInfo, now: number, workers: ReadonlyMap<string
   if (job.reason !== null) notes.push(job.reason);
   if (job.discardedAt !== null) notes.push("discarded");
   if (job.state === "queued" && job.runAt > now) notes.push(`in ${showMs(job.runAt - now)}`);
+  // A run is blocked until it ends.
+  const isRun = job.kind === RUN_KIND && job.state === "blocked";
+  if ((job.state === "running" || isRun) && job.cancelRequestedAt !== null) notes.push("cancelling");
   if (job.state === "running") {
-    if (job.cancelRequestedAt !== null) notes.push("cancelling");
     if (isSilent(job, now, workers)) notes.push("worker silent");
   }
-  return painted(COLOURS[job.state], notes.length === 0 ? job.state : `${job.state} (${notes.join(", ")})`);
+  const state = isRun ? "running" : job.state;
+  return painted(COLOURS[state], notes.length === 0 ? state : `${state} (${notes.join(", ")})`);
 }
 
 /** A message may be very long. */

@@ -9,11 +9,11 @@ import { locateProblems } from "../../core/playbook/problem-text.ts";
 import { readAnyPlaybook } from "../../dialects/playbooks.ts";
 import { readYaml, readYamlDocuments, YamlError, type YamlText, yamlTextIn } from "../../yaml/read.ts";
 import { YAML_LIMITS } from "../../yaml/scan.ts";
-import { onlyMatch, shownPath } from "../apply/file-context.ts";
 import { missingFileError, usageError } from "../exit.ts";
 import { readBeside } from "../input/files-beside.ts";
 import { bytesOf } from "../input/job-file.ts";
 import { readSmallFile } from "../input/yaml-file.ts";
+import { onlyMatch, shownPath } from "../input/yaml-places.ts";
 import type { Io } from "../io.ts";
 
 /** A document that is meant to be a playbook. */

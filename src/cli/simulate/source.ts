@@ -106,11 +106,14 @@ async function readSource(context: CommandContext): Promise<SimulationSource> {
     const alone = await retryAlone(context, readYamlDocuments(text, shownName(name)), dialect);
     if (alone !== null) return alone;
   }
-  const { jobs, notes } = await readJobFiles({
+  const { jobs, playbooks, notes } = await readJobFiles({
     ...{ files, io, dialect, parameters },
     ...(name === "-" && text !== null ? { stdin: again(text) } : {}),
     settings: async () => withPrograms(await dialectSettingsFor(context, targetOf(context))),
   });
+  const [playbook] = playbooks;
+  if (playbook !== undefined)
+    throw usageError(`${playbook.yaml.where([])}: a playbook; its steps have policies of their own`);
   return ofEntry(chosen(given, files.join(", "), jobs).entry, notes);
 }
 

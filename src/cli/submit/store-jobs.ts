@@ -2,6 +2,7 @@
  *  waits until they have ended. Nothing is checked again. */
 
 import type { JobHandle } from "../../core/api/jobs.ts";
+import type { RunHandle } from "../../core/api/runs.ts";
 import type { Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
 import { isTerminal } from "../../core/job/job.ts";
@@ -12,6 +13,7 @@ import type { CommandContext } from "../command.ts";
 import { endOf, printLine, shownJob } from "../commands/wait.ts";
 import { EXIT, usageError } from "../exit.ts";
 import { fullId, nullIfForbidden } from "../jobs/job-reference.ts";
+import { endsOf, NO_SERVER, type RunToStart, shownRun, startRun } from "../playbooks/start-runs.ts";
 import { reportIfWaiting } from "../run/why-waiting.ts";
 import { untilInterrupted } from "../stop-signals.ts";
 import { type Target, withPerdure } from "../target/target.ts";
@@ -22,6 +24,8 @@ export interface StoreJobsRequest {
   readonly command: string;
   readonly target: Target;
   readonly jobs: readonly JobToStore[];
+  /** Started after the jobs. */
+  readonly runs?: readonly RunToStart[];
   /** Print a list even for a single job. */
   readonly isList: boolean;
   /** Begins the warning that no worker takes the only job: a reason why it may be a mistake. */
@@ -43,12 +47,15 @@ export async function storeIn(context: CommandContext, perdure: Perdure, wanted:
     out.note("this job runs without a server, so jobs that it submits are not its children; see `perdure up`");
   }
   const stored = await storeAll(context, perdure, request);
+  const runs: RunHandle<unknown>[] = [];
+  for (const run of request.runs ?? []) runs.push(await startRun(context, perdure, run));
   const warnings = await warnIfNoWorker(context, perdure, stored.jobs, request);
-  if (given.flag("wait")) return waitForEnds(context, perdure, { ...stored, warnings }, request);
+  if (given.flag("wait")) return waitForEnds(context, perdure, { ...stored, runs, warnings }, request);
   if (given.flag("json")) {
     const shown = stored.jobs.map(({ job: { id, created } }) => ({ id, created, ...warningOf(id, warnings) }));
-    out.json(request.isList ? shown : shown[0]);
+    out.json(request.isList ? [...shown, ...runs.map(({ id, created }) => ({ id, created }))] : shown[0]);
   }
+  if (request.target.kind === "store" && runs.some(({ created }) => created)) out.note(NO_SERVER);
   return stored.failed === 0 ? EXIT.done : EXIT.failed;
 }
 
@@ -126,7 +133,12 @@ async function withUpload(perdure: Perdure, { entry, piped }: JobToStore): Promi
 async function waitForEnds(
   context: CommandContext,
   perdure: Perdure,
-  { jobs, failed, warnings }: StoredEntries & { readonly warnings: ReadonlyMap<string, string> },
+  {
+    jobs,
+    failed,
+    runs,
+    warnings,
+  }: StoredEntries & { readonly runs: readonly RunHandle<unknown>[]; readonly warnings: ReadonlyMap<string, string> },
   { isList, target }: StoreJobsRequest,
 ): Promise<number> {
   const { given, out } = context;
@@ -136,6 +148,7 @@ async function waitForEnds(
     const there = { perdure, note: (text: string) => out.note(text), at: target.kind };
     const unwarned = handles.filter(({ id }) => !warnings.has(id));
     for (const job of unwarned.slice(0, 3)) void reportIfWaiting(there, job, over.signal);
+    const ended = endsOf(context, runs, signal);
     const ends = await Promise.all(
       handles.map(async (job) => {
         const { end, why } = await endOf(job, { timeoutMs: null, signal });
@@ -143,12 +156,15 @@ async function waitForEnds(
         return end;
       }),
     );
+    const runInfos = await ended;
     over.abort();
     if (given.flag("json") && !signal.aborted) {
       const infos = await Promise.all(handles.map((job) => job.get()));
       const shown = infos.map((info, i) => ({ created: handles[i]?.created, ...shownJob(info) }));
-      out.json(isList ? shown : shown[0]);
+      const shownRuns = runInfos.map((run, i) => ({ created: runs[i]?.created, ...shownRun(run) }));
+      out.json(isList ? [...shown, ...shownRuns] : shown[0]);
     }
-    return failed === 0 && ends.every((end) => end === "succeeded") ? EXIT.done : EXIT.failed;
+    const isDone = runInfos.every(({ state }) => state === "succeeded");
+    return failed === 0 && isDone && ends.every((end) => end === "succeeded") ? EXIT.done : EXIT.failed;
   });
 }
