@@ -159,7 +159,7 @@ export const RUN_OPERATIONS = {
     reply: closed({ runs: Type.Array(RunSchema), next: orNull(Type.String()) }),
     isSearch: true,
   },
-  getRun: { ...{ tag: "runs", summary: "Get a run", params: OfJob, reply: RunSchema }, jobToken: true },
+  getRun: { tag: "runs", summary: "Get a run", params: OfJob, reply: RunSchema },
   listSteps: {
     ...{ tag: "runs", summary: "Steps of a run in the order in which they were made, a page at a time", params: OfJob },
     description: "`next` is the `after` of the next page, null at the end.",
@@ -175,7 +175,6 @@ export const RUN_OPERATIONS = {
     }),
     reply: closed({ steps: Type.Array(StepSchema), next: orNull(Count) }),
     isSearch: true,
-    jobToken: true,
   },
   getRunGraph: {
     ...{ tag: "runs", summary: "The graph of a run with the states of its steps", params: OfJob },

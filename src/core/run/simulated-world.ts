@@ -208,10 +208,15 @@ export class SimulatedWorld {
     return action?.type === "playbook" ? action.inline : this.#options.playbooks(path);
   }
 
-  /** A playbook that is not known is one without steps: nothing of it is played. */
+  /** Nothing is played of a playbook that is not known. It has the steps that its callers take the output from. */
   #found(run: SimulatedRun, path: string): FoundPlaybook {
-    const playbook = this.#playbook(run, path) ?? { ...run.playbook, inputs: null, workload: {}, steps: [] };
-    return { hash: path, playbook, pins: {} };
+    const playbook = this.#playbook(run, path);
+    if (playbook !== null) return { hash: path, playbook, pins: {} };
+    const returned = run.playbook.steps.flatMap((step) => {
+      const name = step.action?.type === "playbook" ? step.action.returnStep : null;
+      return name === null ? [] : [{ ...step, name }];
+    });
+    return { hash: path, playbook: { ...run.playbook, inputs: null, workload: {}, steps: returned }, pins: {} };
   }
 
   #write(run: SimulatedRun, plan: AdvancePlan): void {
