@@ -2,7 +2,7 @@
  *  the tool, or in the step around it, and has several names. */
 import { isPlain } from "../../../core/check.ts";
 import type { SourcePath } from "../../../core/playbook/problem.ts";
-import { type Draft, from, type Raw } from "./draft.ts";
+import type { Raw } from "./draft.ts";
 
 const NAMES: Readonly<Record<string, readonly string[]>> = {
   command: ["command", "cmds", "commands", "command_b64", "query", "sql"],
@@ -19,22 +19,27 @@ const NAMES: Readonly<Record<string, readonly string[]>> = {
 const DATA = ["args", "with", "input", "payload", "data"];
 
 /** `places`: the paths of the objects that may have its fields, the one that counts most first. */
-export function actionSources(draft: Draft, key: string, places: readonly SourcePath[]): void {
+export function actionSources(
+  document: unknown,
+  sources: Map<string, SourcePath>,
+  key: string,
+  places: readonly SourcePath[],
+): void {
   const objects = places.flatMap((path): [Raw, SourcePath][] => {
-    const value = valueAt(draft.document, path);
+    const value = valueAt(document, path);
     return isPlain(value) ? [[value as Raw, path]] : [];
   });
   for (const [field, names] of Object.entries(NAMES)) {
     const found = objects.flatMap(([fields, path]) => {
       return names.flatMap((name) => (fields[name] === undefined ? [] : [[...path, name]]));
     })[0];
-    if (found !== undefined) from(draft, `${key}.${field}`, found);
+    if (found !== undefined) sources.set(`${key}.${field}`, found);
   }
   for (const [fields, path] of objects.toReversed()) {
     for (const name of DATA.toReversed()) {
       const data = fields[name];
       if (!isPlain(data)) continue;
-      for (const each of Object.keys(data)) from(draft, `${key}.data.${each}`, [...path, name, each]);
+      for (const each of Object.keys(data)) sources.set(`${key}.data.${each}`, [...path, name, each]);
     }
   }
 }

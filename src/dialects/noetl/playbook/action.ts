@@ -11,7 +11,7 @@ export const ACTION_FIELDS = [
   ...["args", "data", "input", "with", "payload", "params", "headers", "method", "url", "endpoint", "uri", "body"],
   ...["code", "script", "code_b64", "env", "command", "commands", "command_b64", "cmds", "query", "sql"],
   ...["auth", "credential", "connection", "path", "playbook", "return_step", "task", "name", "cwd"],
-  ...["timeout", "timeout_seconds", "set", "set_ctx", "set_iter", "vars"],
+  ...["storage", "timeout", "timeout_seconds", "set", "set_ctx", "set_iter", "vars"],
 ] as const;
 
 /** Fields of a tool that cannot be kept. */
@@ -40,7 +40,7 @@ export const REFUSED_FIELDS: Readonly<Record<string, Refusal>> = {
 
 /** Whether the fields of a tool are known here. */
 export function isKnownTool(name: string): boolean {
-  return ROUTERS.has(name) || [...BUILT_IN, "bash", "workbook", "iterator"].includes(name);
+  return ROUTERS.has(name) || [...BUILT_IN, "bash", "workbook", "iterator", "save"].includes(name);
 }
 
 export const BUILT_IN = ["http", "python", "shell", "postgres", "playbook"] as const;
@@ -58,6 +58,16 @@ export interface NamedTool {
 export function readAction(draft: Draft, tool: NamedTool, fields: Raw, path: SourcePath): StepAction | null {
   const { name } = tool;
   if (ROUTERS.has(name)) return null;
+  if (name === "save") {
+    if (fields.storage !== undefined && fields.storage !== "event_log") {
+      draft.problem(
+        "save_storage",
+        [...path, "storage"],
+        "results are stored in the run; write them elsewhere with a step of their own (type: postgres, or a task)",
+      );
+    }
+    return null;
+  }
   switch (name) {
     case "http":
       return httpAction(draft, fields, path);
@@ -232,12 +242,23 @@ function postgresAction(draft: Draft, fields: Raw, path: SourcePath): StepAction
     draft.problem("invalid_value", [...path, "command"], "is missing; a postgres step needs a command");
     return null;
   }
-  const command = commandText(draft, given.name, given.value, [...path, given.name], ";\n");
+  const text = commandText(draft, given.name, given.value, [...path, given.name], ";\n");
+  const command = text === null ? null : withoutEscapes(draft, text);
   const data = readData(draft, fields, path);
   if (connection === null || command === null) return null;
   draft.note("all statements of a postgres step run in one transaction; NoETL has one for each");
   return { type: "postgres", connection, command, data, maxRows: null, maxBytes: null };
 }
+
+/** `{{ x | replace("'", "''") }}` escapes a value for a literal. Values are bound as parameters, so quotes must not be doubled. */
+function withoutEscapes(draft: Draft, command: string): string {
+  const plain = command.replace(/\{\{[\s\S]*?\}\}/g, (template) => template.replace(ESCAPE, ""));
+  if (plain !== command)
+    draft.note("values in SQL are bound as parameters, so the filter that doubles quotes is left out");
+  return plain;
+}
+
+const ESCAPE = /\|\s*replace\(\s*(?:"'"|'\\'')\s*,\s*(?:"''"|'\\'\\'')\s*\)/g;
 
 /** `auth: NAME`, `auth: { credential: NAME }`, the same under an alias, and `credential: NAME`. */
 function readConnection(draft: Draft, fields: Raw, path: SourcePath): string | null {

@@ -3,7 +3,7 @@
 import { isPlain } from "../../../core/check.ts";
 import type { SourcePath } from "../../../core/playbook/problem.ts";
 import type { Draft, Raw } from "./draft.ts";
-import { type NamedArc, readNext, readSet } from "./flow.ts";
+import { type NamedArc, readNext, readSet, UNKNOWN_EVENT } from "./flow.ts";
 import type { RetryParts } from "./policy.ts";
 import { both, eventsOf, readWhen } from "./when.ts";
 
@@ -35,11 +35,7 @@ export function readCases(draft: Draft, value: unknown, path: SourcePath): Cases
       continue;
     }
     if (events.includes("other")) {
-      draft.problem(
-        "case_action",
-        [...at, "when"],
-        "only step.exit, call.done, loop.done and call.error are supported as events",
-      );
+      draft.problem("case_action", [...at, "when"], UNKNOWN_EVENT);
       continue;
     }
     const on =
@@ -49,7 +45,7 @@ export function readCases(draft: Draft, value: unknown, path: SourcePath): Cases
     for (const [then, thenPath] of thens(draft, fields.then, [...at, "then"])) {
       draft.known(then, thenPath, THEN_FIELDS, REFUSED);
       readSink(draft, then.sink, [...thenPath, "sink"]);
-      if (then.result !== undefined) {
+      if (then.result !== undefined && !isOwnResult(then.result)) {
         draft.problem(
           "case_action",
           [...thenPath, "result"],
@@ -78,6 +74,11 @@ export function readCases(draft: Draft, value: unknown, path: SourcePath): Cases
       );
   }
   return { arcs, retry };
+}
+
+/** `result: { from: response }`: what the tool returned, as it is. */
+function isOwnResult(value: unknown): boolean {
+  return isPlain(value) && ["response", "result", "output"].includes(String((value as Raw).from));
 }
 
 const REFUSED = Object.fromEntries(

@@ -2,7 +2,8 @@
  *  each part of the compiled playbook comes from. Nothing is thrown for bad content, so that all problems are reported at once. */
 import { isPlain, nearest } from "../../../core/check.ts";
 import { ConfigError, show } from "../../../core/errors.ts";
-import type { PlaybookProblem, ProblemCode, SourcePath } from "../../../core/playbook/problem.ts";
+import type { Playbook } from "../../../core/playbook/playbook.ts";
+import type { PlaybookProblem, ProblemCode, SourceMap, SourcePath } from "../../../core/playbook/problem.ts";
 
 export type Raw = Readonly<Record<string, unknown>>;
 
@@ -25,6 +26,11 @@ export class Draft {
   readonly sources = new Map<string, SourcePath>();
   /** Aliases beside those that every playbook has: iterators and results of queries. */
   readonly aliases: Record<string, string> = Object.create(null) as Record<string, string>;
+
+  /** The names of the tools in steps with several. */
+  readonly pipelines = new Map<string, readonly string[]>();
+  /** Where the parts of those playbooks within steps come from. */
+  readonly inner = new Map<Playbook, SourceMap>();
 
   constructor(context: DraftContext) {
     this.context = context;

@@ -4,7 +4,7 @@ import { isPlain } from "../../../core/check.ts";
 import type { PlaybookArc, PlaybookStep } from "../../../core/playbook/playbook.ts";
 import type { SourcePath } from "../../../core/playbook/problem.ts";
 import type { Draft, Raw } from "./draft.ts";
-import { both, readWhen } from "./when.ts";
+import { both, eventsOf, readWhen } from "./when.ts";
 
 const MAX_ARCS = 100;
 const ARC_FIELDS = [
@@ -25,6 +25,9 @@ const ARC_FIELDS = [
   "desc",
   "name",
 ];
+
+/** Of the events that a condition can name. */
+export const UNKNOWN_EVENT = "only step.exit, call.done, loop.done and call.error are supported as events";
 
 /** An arc whose target is still a name. */
 export interface NamedArc extends Omit<PlaybookArc, "to"> {
@@ -75,13 +78,20 @@ function entry(draft: Draft, value: unknown, path: SourcePath, around: string | 
   draft.known(fields, path, ARC_FIELDS);
   const condition = draft.one(fields, path, ["when", "condition"]);
   const whenPath = condition === null ? path : [...path, condition.name];
-  const when = both(around, condition === null ? null : readWhen(draft, condition.value, whenPath));
+  const given = condition === null ? null : readWhen(draft, condition.value, whenPath);
+  const { events, rest } = given === null ? { events: [], rest: null } : eventsOf(given);
+  if (events.some((event) => event === "enter" || event === "other")) {
+    draft.problem("case_action", whenPath, UNKNOWN_EVENT);
+  }
+  const when = both(around, rest);
+  const on =
+    events.length === 0 || new Set(events).size > 1 ? undefined : events[0] === "failure" ? "failure" : "success";
   const data = arcData(draft, fields, path);
   const set = readSet(draft, fields, path);
   const found: NamedArc[] = [];
   if (fields.step !== undefined) {
     const name = draft.text(fields.step, [...path, "step"], 200);
-    if (name !== null) found.push(arc(name, [...path, "step"], { when, whenPath, data, set }));
+    if (name !== null) found.push(arc(name, [...path, "step"], { when, whenPath, data, set, on }));
   }
   if (fields.then !== undefined) {
     found.push(...entries(draft, fields.then, [...path, "then"], when).map((one) => withData(one, data, set)));
@@ -110,7 +120,7 @@ interface ArcParts {
   readonly whenPath: SourcePath;
   readonly data?: NamedArc["data"];
   readonly set?: NamedArc["set"];
-  readonly on?: NamedArc["on"];
+  readonly on?: NamedArc["on"] | undefined;
 }
 
 export function arc(

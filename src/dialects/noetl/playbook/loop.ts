@@ -32,6 +32,10 @@ export const LOOP_REFUSED: Readonly<Record<string, Refusal>> = {
 export function readLoop(draft: Draft, value: unknown, path: SourcePath): StepLoop | null {
   const fields = draft.object(value, path);
   if (fields === null) return null;
+  if (fields.cursor !== undefined) {
+    draft.problem("keyword_refused", [...path, "cursor"], (LOOP_REFUSED.cursor as Refusal)[1]);
+    return null;
+  }
   draft.known(fields, path, LOOP_FIELDS, LOOP_REFUSED);
   return loopOf(draft, fields, path);
 }

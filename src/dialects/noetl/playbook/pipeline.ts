@@ -9,6 +9,7 @@ import {
   type StepAction,
 } from "../../../core/playbook/playbook.ts";
 import type { SourcePath } from "../../../core/playbook/problem.ts";
+import { actionSources } from "./action-sources.ts";
 import type { Draft, Raw } from "./draft.ts";
 import { NOETL_ALIASES } from "./names.ts";
 
@@ -77,6 +78,7 @@ export function inlinePlaybook(
   const names: Record<string, string> = {};
   const outer: Record<string, string> = {};
   const steps: PlaybookStep[] = [];
+  const sources = new Map<string, SourcePath>();
   for (const [i, task] of tasks.entries()) {
     if (!/^[A-Za-z_][\w.-]{0,99}$/.test(task.label) || labels.includes(task.label)) {
       draft.problem(
@@ -90,6 +92,12 @@ export function inlinePlaybook(
     const made = read(fields, task.path);
     if (made === null) return null;
     labels.push(task.label);
+    const key = `steps[${i}]`;
+    sources
+      .set(key, task.path)
+      .set(`${key}.action`, task.path)
+      .set(`${key}.set`, [...task.path, "set"]);
+    actionSources(draft.document, sources, `${key}.action`, [task.path]);
     for (const key of Object.keys(made.set)) names[key] = `ctx.${key}`;
     const arcs = i === tasks.length - 1 ? [] : [{ to: i + 1, when: null, on: "success" as const, data: null, set: {} }];
     steps.push({ ...made, name: task.label, arcs });
@@ -116,6 +124,7 @@ export function inlinePlaybook(
     aliases: { ...NOETL_ALIASES, ...names },
     mustTakeArc: false,
   };
+  draft.inner.set(inline, sources);
   return { type: "playbook", path: null, inline, data: outer, returnStep: null, wait: true };
 }
 

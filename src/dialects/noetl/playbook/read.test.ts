@@ -374,6 +374,65 @@ workflow:
   ]);
 });
 
+describe("more of version 2", () => {
+  it("takes events in the conditions of arcs", () => {
+    const arcs = `[{ step: a, when: "{{ event.name == 'loop.done' }}" }, { step: b, when: "{{ event.name == 'call.error' and ctx.x }}" }]`;
+    const playbook = good(`workflow:
+  - { step: start, loop: { in: [1], iterator: n }, tool: { kind: shell, cmds: [x] }, next: { arcs: ${arcs} } }
+  - { step: a }
+  - { step: b }
+`);
+    expect(stepOf(playbook, "start").arcs).toMatchObject([
+      { when: null, on: "success" },
+      { when: "ctx.x", on: "failure" },
+    ]);
+    expect(errors("workflow: [{ step: s, next: [{ step: end, when: \"{{ event.name == 'odd' }}\" }] }]")).toEqual([
+      "case_action workflow.0.next.0.when",
+    ]);
+  });
+
+  it("reads the last tool's output by its name, and refuses those before it", () => {
+    const text = (tool: string) => `workflow:
+  - step: start
+    tool: [{ name: a, kind: shell, cmds: [x] }, { name: b, kind: shell, cmds: [x] }]
+    next: [{ step: end, when: "{{ start.results.${tool}.more }}" }]
+`;
+    expect(stepOf(good(text("b")), "start").arcs[0]?.when).toBe("start.more");
+    expect(errors(text("a"))).toEqual(["keyword_refused workflow.0"]);
+  });
+
+  it("does not double quotes of values that are bound, and reads rows by their longer path", () => {
+    const playbook = good(`workflow:
+  - { step: start, tool: { kind: postgres, auth: pg, command: "insert into t values ('{{ ctx.x | tojson | replace(\\"'\\", \\"''\\") }}'::jsonb)" }, next: end }
+  - { step: end, tool: { kind: python, code: x, args: { rows: "{{ start.data.command_0.rows }}" } } }
+`);
+    expect(stepOf(playbook, "start").action).toMatchObject({
+      command: "insert into t values ('{{ ctx.x | tojson  }}'::jsonb)",
+    });
+    expect(stepOf(playbook, "end").action).toMatchObject({ data: { rows: "{{ start.command_0.rows }}" } });
+  });
+
+  it("finds the place of a problem in a tool of a pipeline", () => {
+    const tools = `[{ name: a, kind: shell, cmds: [x] }, { b: { kind: postgres, auth: pg, query: "insert into {{ ctx.t }}.x values (1)" } }]`;
+    expect(errors(`workflow: [{ step: s, tool: ${tools} }]`)).toEqual(["sql_place workflow.0.tool.1.b.query"]);
+  });
+
+  it("takes a last step that saves as the result", () => {
+    const { playbook } = read("workflow:\n  - { step: end, type: save, data: { a: 1 } }\n");
+    expect(playbook?.result).toEqual({ value: { a: 1 } });
+    expect(errors("workflow: [{ step: end, type: save, storage: postgres }]")).toEqual([
+      "save_storage workflow.0.storage",
+    ]);
+  });
+
+  it("refuses a cursor, once", () => {
+    const loop = "{ cursor: { kind: postgres }, iterator: n, spec: { mode: cursor, frame: {} } }";
+    expect(errors(`workflow: [{ step: s, loop: ${loop}, tool: { kind: shell, cmds: [x] } }]`)).toEqual([
+      "keyword_refused workflow.0.loop.cursor",
+    ]);
+  });
+});
+
 it("takes tools that workers serve, with all their fields", () => {
   const playbook = good(`workflow:\n  - { step: start, type: duckdb, command: "select 1" }\n`);
   expect(playbook.steps[0]?.action).toEqual({ type: "task", task: "my-duckdb", data: { command: "select 1" } });

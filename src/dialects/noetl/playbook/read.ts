@@ -17,6 +17,7 @@ import { Draft, type DraftContext, from, type Raw } from "./draft.ts";
 import { NOETL_ALIASES } from "./names.ts";
 import { type NamedStep, readStep } from "./step.ts";
 import type { NoetlWorkbookTool } from "./tool.ts";
+import { withToolResults } from "./tool-results.ts";
 
 const FIELDS = [
   "apiVersion",
@@ -61,7 +62,8 @@ function runsSomething({ type, tool }: Raw): boolean {
 
 export function readNoetlPlaybook(document: unknown, context: DraftContext): ReadPlaybook {
   const draft = new Draft(context);
-  const playbook = compiled(draft, document);
+  const made = compiled(draft, document);
+  const playbook = made === null ? null : withToolResults(draft, made);
   const checked = playbook === null ? [] : checkedParts(draft, playbook);
   const problems = [...draft.problems, ...checked];
   const isBad = problems.some(({ severity }) => severity === "error");
@@ -75,7 +77,10 @@ function checkedParts(draft: Draft, playbook: Playbook): PlaybookProblem[] {
   const within = playbook.steps.flatMap(({ action }, i) => {
     if (action?.type !== "playbook" || action.inline === null) return [];
     const path = draft.sources.get(`steps[${i}].action`) ?? [];
-    return checkPlaybook(action.inline, new Map(), CHECKS).map((problem) => ({ ...problem, path, offset: null }));
+    return checkPlaybook(action.inline, draft.inner.get(action.inline) ?? new Map(), CHECKS).map((problem) => {
+      // Its texts are rewritten.
+      return { ...problem, path: problem.path.length === 0 ? path : problem.path, offset: null };
+    });
   });
   return [...checkPlaybook(playbook, draft.sources, CHECKS).map((problem) => withOffset(draft, problem)), ...within];
 }

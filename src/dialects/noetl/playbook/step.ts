@@ -71,7 +71,9 @@ export function readStep(
   const body = bodyOf(draft, fields, path, isIterator);
   const done = bodyAction(draft, name, body, workbook);
   from(draft, `${key}.action`, done.path);
-  actionSources(draft, `${key}.action`, body.pipeline === null ? [done.path, body.path, path] : []);
+  if (body.pipeline === null) {
+    actionSources(draft.document, draft.sources, `${key}.action`, [done.path, body.path, path]);
+  }
   const flow = stepFlow(draft, fields, path);
   flow.arcs.forEach((arc, j) => {
     from(draft, `${key}.arcs[${j}]`, arc.path);
@@ -122,6 +124,10 @@ export function readStep(
 function resultOf(fields: Raw, name: string, path: SourcePath): NamedStep["result"] {
   if (fields.result !== undefined) return { value: fields.result, path: [...path, "result"] };
   if (name !== "end") return null;
+  if (fields.type === "save") {
+    const key = ["data", "args", "payload"].find((one) => isPlain(fields[one]));
+    return key === undefined ? null : { value: fields[key], path: [...path, key] };
+  }
   for (const field of ["save", "sink"]) {
     const saved = fields[field];
     if (!isPlain(saved)) continue;
@@ -174,6 +180,10 @@ function bodyAction(
   const { tool, path } = body;
   if (body.pipeline !== null) {
     const tasks = pipelineTasks(draft, body.pipeline, path);
+    draft.pipelines.set(
+      step,
+      tasks.map(({ label }) => label),
+    );
     const inline = inlinePlaybook(draft, step, tasks, (task, at) => readTask(draft, task, at, workbook));
     const retry = retryParts(body.fields, path.slice(0, -1));
     if (retry.length > 0)
