@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import type { Playbook, StepAction, StepLoop } from "../playbook/playbook.ts";
+import type { Playbook, PlaybookStep, StepAction, StepLoop } from "../playbook/playbook.ts";
 import { testArc, testGraph, testPlaybook, testStep } from "../playbook/testing-playbook.ts";
 import { TestRun } from "./testing-run.ts";
 
@@ -520,6 +520,17 @@ describe("loops", () => {
     expect(run.open("sum")).toHaveLength(1);
     expect(Math.max(...run.plans.map(({ made }) => made.length))).toBe(500);
     expect(run.plans.length).toBeLessThan(60);
+  });
+
+  it("start a few at a time if their inputs are large, so that no advance holds gigabytes", () => {
+    const list = Array.from({ length: 20 }, (_, index) => index);
+    const playbook = looping({ concurrency: 500 }, { workload: { list, text: "x".repeat(800_000) }, parallel: 1_000 });
+    const [each, sum] = playbook.steps as [PlaybookStep, PlaybookStep];
+    const large = { ...each, action: task({ of: "{{ item }}", text: "{{ text }}" }) };
+    const run = started({ ...playbook, steps: [large, sum] });
+    expect(run.open("each")).toHaveLength(20);
+    const made = run.plans.map(({ jobs }) => jobs.reduce((chars, { payload }) => chars + payload.length, 0));
+    expect(Math.max(...made)).toBeLessThan(6_000_000);
   });
 });
 

@@ -99,7 +99,7 @@ const TOO_OFTEN = `would start for the ${PLAYBOOK_LIMITS.visits + 1}st time; at 
 /** Whether one more step may start in this advance and, if it works, beside those that are open. */
 export function hasPlace(turn: RunTurn, isWork: boolean): boolean {
   if (isWork && turn.draft.open >= turn.playbook.parallel) return false;
-  if (turn.starts < ADVANCE_LIMITS.starts) return true;
+  if (turn.starts < ADVANCE_LIMITS.starts && turn.chars < ADVANCE_LIMITS.chars) return true;
   turn.isCapped = true;
   return false;
 }

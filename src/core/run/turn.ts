@@ -15,6 +15,8 @@ export const ADVANCE_LIMITS = {
   /** Messages and timers read, and steps started, in one advance. */
   messages: 500,
   starts: 500,
+  /** After this many characters of filled inputs, the rest starts in the next advance. */
+  chars: 4_194_304,
   /** Steps whose cancel is requested before one advance. */
   stops: 200,
 } as const;
@@ -72,6 +74,8 @@ export class RunTurn implements ScopeSource {
   readonly redrive: string[] = [];
   stop = false;
   starts = 0;
+  /** Of the inputs of its jobs. */
+  chars = 0;
   /** Something could start, but not in this advance. */
   isCapped = false;
   /** What changes in the run's row, if it does. */
@@ -311,6 +315,7 @@ export class RunTurn implements ScopeSource {
     if (items !== null) this.#lists.set(n, items);
     if (due !== null) this.timersSet.push({ n, dueAt: due });
     if (job !== null && id !== null) {
+      this.chars += job.payload.length + (job.run?.data.length ?? 0);
       const of = item >= 0 ? `[${item}]` : "";
       this.jobs.push({ ...job, id, n, name: `${this.playbook.name} / ${name}${of}`, options });
     }
