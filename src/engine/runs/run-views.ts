@@ -118,7 +118,11 @@ export async function stepInfos(
     const failure = one?.failure ?? (row.job === null ? null : (failures.get(row.job) ?? null));
     const step = types.get(row.node);
     const info = stepInfo(row, job, step?.action?.type ?? null, failure === null ? null : { ...failure, stack: null });
-    found.push(outputs && one !== undefined ? { ...info, output: await shownOutput(runs, run, step, one) } : info);
+    if (outputs && one !== undefined) {
+      const items = step?.loop != null && row.item < 0 ? await runs.items(run, row.n, OUTPUT_CHARS) : null;
+      found.push({ ...info, output: shownOutput(step, one, items) });
+      for (const { result } of items ?? []) chars += result?.length ?? 0;
+    } else found.push(info);
     chars += one?.result?.length ?? 0;
     if (outputs && chars > OUTPUT_CHARS) break;
   }
@@ -126,11 +130,14 @@ export async function stepInfos(
 }
 
 /** The items of a loop are together its output. */
-async function shownOutput(runs: Store["runs"], run: string, step: PlaybookStep | undefined, one: StoredOutput) {
+function shownOutput(
+  step: PlaybookStep | undefined,
+  one: StoredOutput,
+  items: readonly StoredOutput[] | null,
+): unknown {
   if (step === undefined) return null; // of an earlier definition
   if (step.loop === null) return outputOf(step, one).value;
-  if (one.step.item >= 0) return outputOf({ ...step, loop: null }, one).value;
-  return outputOf(step, one, await runs.items(run, one.step.n, OUTPUT_CHARS)).value;
+  return one.step.item >= 0 ? outputOf({ ...step, loop: null }, one).value : outputOf(step, one, items).value;
 }
 
 function hasFailed(state: StepRow["state"]): boolean {
