@@ -142,6 +142,7 @@ export class Playbooks {
       const entry = await this.#entry(namespace, path, version);
       const playbook = await this.load(entry.playbook);
       const pins = await this.#pins(namespace, playbook, {});
+      await this.#keep(playbook);
       return { hash: entry.playbook, playbook, version: entry.version, pins };
     }
     const compiled = await this.#readings.compile(given);
@@ -190,6 +191,7 @@ export class Playbooks {
     if (hash === null) return null;
     const playbook = await this.load(hash);
     const pins = known === undefined ? await this.#pins(namespace, playbook, pinned) : pinned;
+    await this.#keep(playbook);
     return { hash, playbook, pins: { ...pins, ...this.#inlinePins(playbook) } };
   }
 
@@ -279,6 +281,12 @@ export class Playbooks {
   async #save({ root, files, assets }: CompiledPlaybooks): Promise<string> {
     await this.#store([root, ...files.values()], assets);
     return this.#body(root).hash;
+  }
+
+  /** Those within a stored playbook are named by no catalog entry, so they may have been deleted since. */
+  async #keep(playbook: Playbook): Promise<void> {
+    const inline = inlinePlaybooks(playbook).map(([, each]) => each);
+    if (inline.length > 0) await this.#store(inline, new Map());
   }
 
   async #store(playbooks: readonly Playbook[], code: ReadonlyMap<string, string>): Promise<void> {

@@ -5,7 +5,7 @@ import { advance } from "../../core/run/advance.ts";
 import type { AdvancePlan } from "../../core/run/plan.ts";
 import type { LoadedRun } from "../../core/run/run.ts";
 import { nextTurn } from "../../lib/clock.ts";
-import type { AdvanceWrite, NewJob, RunStore } from "../../store/store.ts";
+import type { AdvanceAnswer, AdvanceWrite, NewJob, RunStore } from "../../store/store.ts";
 import { BackgroundService } from "../background-service.ts";
 import { DEFAULTS } from "../limits.ts";
 import { notifyObserver } from "../observer.ts";
@@ -20,6 +20,8 @@ import { stepJob } from "./step-jobs.ts";
 const BATCH = 200;
 /** Runs that a sweep takes at once; it continues while there are more. */
 const SWEPT = 1_000;
+/** Inputs of steps that are held in memory before they are written, in characters. */
+const WRITTEN_CHARS = 8_388_608;
 /** Decisions hold the event loop for at most this long. */
 const YIELD_MS = 20;
 /** A message this young is being handled by the engine that wrote it. */
@@ -182,7 +184,8 @@ export class RunService extends BackgroundService {
   async #advance(ids: readonly string[]): Promise<void> {
     const { clock } = this.#parts;
     const now = clock.now();
-    const prepared: Prepared[] = [];
+    let prepared: Prepared[] = [];
+    let chars = 0;
     let since = clock.monotonic();
     for (const loaded of await this.#runs.load(ids, now, this.#memory.known)) {
       if (loaded === null) continue;
@@ -191,23 +194,47 @@ export class RunService extends BackgroundService {
         since = clock.monotonic();
       }
       try {
-        prepared.push(await this.#prepare(loaded, now));
+        const one = await this.#prepare(loaded, now);
         this.#troubles.delete(loaded.run.id);
+        prepared.push(one);
+        for (const { payload } of one.jobs) chars += payload.length;
       } catch (error) {
         this.#note(loaded.run.id, error);
       }
+      if (chars < WRITTEN_CHARS) continue;
+      await this.#write(prepared, now);
+      prepared = [];
+      chars = 0;
     }
-    if (prepared.length === 0) return;
+    if (prepared.length > 0) await this.#write(prepared, now);
+  }
+
+  async #write(prepared: readonly Prepared[], now: number): Promise<void> {
     await this.#before(prepared);
-    const answers = await this.#runs.advance(
-      prepared.map(({ write }) => write),
-      now,
-    );
+    let answers: AdvanceAnswer[];
+    try {
+      answers = await this.#runs.advance(
+        prepared.map(({ write }) => write),
+        now,
+      );
+    } catch (error) {
+      await this.#writeEach(prepared, now, error);
+      return;
+    }
     const written = prepared.filter((_, i) => answers[i]?.status === "written");
     prepared.forEach(({ loaded }, i) => {
       if (answers[i]?.status === "moved" && !this.#isClosing) this.#due.add(loaded.run.id);
     });
     if (written.length > 0) this.#after(written);
+  }
+
+  /** What the store refuses of one run must not stop the others. */
+  async #writeEach(prepared: readonly Prepared[], now: number, error: unknown): Promise<void> {
+    const [first] = prepared as [Prepared];
+    if (prepared.length === 1) this.#note(first.loaded.run.id, error);
+    else if (!this.stopped && !this.#parts.storeState.failed(error, "rounds")) {
+      for (const one of prepared) await this.#write([one], now);
+    }
   }
 
   /** An outage of the store is not the run's fault. */
