@@ -15,6 +15,8 @@ const WRITES = new Set(["insert", "claim", "settle", "amend", "advance", "savePl
 export interface LifeOptions {
   readonly url: string;
   readonly startAt?: number;
+  /** What its wall clock is off by; a test may change it while it lives. */
+  readonly skew?: { ms: number };
   /** The number of the write after which it dies. */
   readonly diesAfter?: number;
 }
@@ -38,7 +40,12 @@ const KEPT = { succeeded: false, failed: false, cancelled: false } as const;
 const NEVER = new Promise<never>(() => {});
 const MAX_MOVES = 20_000;
 
-export async function openLife({ url, startAt = VIRTUAL_START, diesAfter = 0 }: LifeOptions): Promise<Life> {
+export async function openLife({
+  url,
+  startAt = VIRTUAL_START,
+  diesAfter = 0,
+  skew = { ms: 0 },
+}: LifeOptions): Promise<Life> {
   const clock = new VirtualClock(startAt);
   const calls = { underWay: 0 };
   const life = { writes: 0, isDead: false };
@@ -47,7 +54,12 @@ export async function openLife({ url, startAt = VIRTUAL_START, diesAfter = 0 }: 
     raw = store;
     return mortal(counted(store, calls), life, diesAfter);
   };
-  const seen = { ...systemLoop, now: clock.now, monotonic: clock.monotonic, after: clock.after.bind(clock) };
+  const seen = {
+    ...systemLoop,
+    now: () => clock.now() + skew.ms,
+    monotonic: clock.monotonic,
+    after: clock.after.bind(clock),
+  };
   const logger = (level: string, message: string) => {
     if (level === "error") throw new Error(message);
   };

@@ -60,6 +60,51 @@ const main = playbook(
   { finally: "tidy", result: "{{ after }}", workload: { base: 7 }, defaults: { retry: RETRY } },
 );
 
+const brokenPart = playbook([work("first", { value: 1 }, { next: "second" }), work("second", { when: "broken" })], {
+  result: "{{ second }}",
+});
+
+/** Fails in a loop and in a run below, until what is broken is repaired. */
+const broken = playbook(
+  [
+    { step: "start", next: ["each", "below", "good"] },
+    work(
+      "each",
+      { value: "{{ n }}", when: "{{ 'broken' if n == 2 else '' }}" },
+      {
+        loop: { in: [1, 2, 3, 4], iterator: "n", concurrency: 2, onItemFailure: "continue", maxFailures: 0 },
+        next: "join",
+      },
+    ),
+    { step: "below", type: "playbook", path: "./part.yaml", next: "join" },
+    work("good", { value: 5 }, { next: "join" }),
+    work("join", { value: "{{ (each | sum) + good }}" }),
+    work("notify", { value: "sorry" }),
+    work("tidy", { value: "tidy" }),
+  ],
+  { onFailure: "notify", finally: "tidy", result: "{{ join }}", defaults: { retry: { maxAttempts: 1 } } },
+);
+
+const heldPart = playbook([work("inner", { when: "held" }), work("clean", { value: "clean" })], { finally: "clean" });
+
+/** Its steps hold until they are cancelled. */
+const held = playbook(
+  [
+    { step: "start", next: ["hold", "each", "below", "pause"] },
+    work("hold", { when: "held" }, { next: "never" }),
+    work("each", { when: "held" }, { loop: { in: [1, 2, 3, 4, 5], iterator: "n", concurrency: 2 }, next: "never" }),
+    { step: "below", type: "playbook", path: "./part.yaml", next: "never" },
+    { step: "pause", type: "wait", for: "24h", next: "never" },
+    work("never"),
+    work("tidy", { value: "tidy" }),
+  ],
+  { finally: "tidy", defaults: { retry: { maxAttempts: 1 } } },
+);
+
+/** For crash points of a redrive, and of a cancel. */
+export const BROKEN = { source: JSON.stringify(broken), files: { "part.yaml": JSON.stringify(brokenPart) } };
+export const HELD = { source: JSON.stringify(held), files: { "part.yaml": JSON.stringify(heldPart) } };
+
 /** As a caller passes it, and what it gives. */
 export const POINTS = {
   playbook: { source: JSON.stringify(main), files: { "part.yaml": JSON.stringify(part) } },
