@@ -57,6 +57,8 @@ it("is what every command works on, named by PERDURE_DB", async () => {
     return said;
   };
   writeFileSync(join(cwd, "job.yaml"), "kind: mail\n");
+  const book = "apiVersion: perdure/v1\nkind: Playbook\nmetadata: { name: book, path: shop/book }\nworkflow:\n";
+  writeFileSync(join(cwd, "book.yaml"), `${book}  - { step: a, type: task, task: mail }\n`);
   const ran = await ask(["run", "--json", "--", "sh", "-c", "echo hello; echo kept > $PERDURE_OUTPUT_DIR/artifacts/x"]);
   expect(ran).toMatchObject({ code: 0, stdout: expect.stringMatching(/^hello\n/) });
   const run = (JSON.parse(ran.stdout.split("\n")[1] as string) as { id: string }).id;
@@ -86,6 +88,14 @@ it("is what every command works on, named by PERDURE_DB", async () => {
     [["doctor"], /^ok +store +postgres:\S+ has schema \d+$/m],
     [["migrate"], /is up to date: schema \d+/],
     [["prune"], /^deleted 0 jobs$/m],
+    [["validate", "book.yaml"], /^book\.yaml: valid/],
+    [["schema", "playbook"], /json-schema/],
+    [["views", "noetl", "--print"], /create/i],
+    [["playbook", "push", "book.yaml"], /^shop\/book@1$/m],
+    [["start", "shop/book"], /^job_.*\sno server is running on this data/],
+    [["runs"], /book +shop\/book@1 +running/],
+    [["steps", "book"], /./],
+    [["graph", "book"], /task mail/],
   ];
   const covered = new Set([...rows.map(([[name]]) => name), ...OTHERS]);
   expect(COMMANDS.map(({ name }) => name).filter((name) => !covered.has(name))).toEqual([]);

@@ -2,7 +2,9 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, it } from "vitest";
+import { localAdvice } from "../../src/cli/playbooks/follow-run.ts";
 import { perdureAt } from "./kit.ts";
+import { newPlace, start } from "./program.ts";
 import { newDir } from "./targets.ts";
 
 const HEAD = "apiVersion: perdure/v1\nkind: Playbook\n";
@@ -97,6 +99,38 @@ workflow:
   expect(again.stderr).toContain("✓ two (redrive 1): succeeded");
   expect(again.stderr).not.toContain("one");
   expect((await run(cwd, "-f", "two.yaml", "--key", "k", "--again")).code).toBe(2);
+});
+
+it("is resumed after kill -9 by the same command, and repeats no step that has ended", async () => {
+  const place = newPlace();
+  const at = (name: string) => join(place.cwd, name);
+  const text = `metadata: { name: long }
+workflow:
+  - { step: one, type: shell, command: "echo x >> ${at("count")}", next: two }
+  - { step: two, type: shell, command: "touch ${at("begun")}; until test -e ${at("go")}; do sleep 0.02; done; echo 2", next: three }
+  - { step: three, type: shell, command: "echo $(wc -l < ${at("count")})" }
+`;
+  written(place.cwd, "long.yaml", text);
+  const first = start(place, ["run", "-f", "long.yaml", "--key", "k"]);
+  await first.untilPrinted("two: shell");
+  await expect.poll(() => existsSync(at("begun")), { timeout: 20_000, interval: 20 }).toBe(true);
+  first.kill("SIGKILL");
+  await first.ended;
+  writeFileSync(at("go"), "");
+  const second = await start(place, ["run", "-f", "long.yaml", "--key", "k"]).ended;
+  expect([second.code, second.stdout]).toEqual([0, "1\n"]);
+  expect(second.stderr).toMatch(/resuming the run with this key \(2 steps so far\)/);
+  expect(second.stderr).toContain("✓ three: succeeded");
+});
+
+it("advises what the worker of this process lacks", () => {
+  expect(localAdvice({ kind: "quote", labels: {} })).toMatch(
+    /^set PERDURE_TASKS.* to a module with this task, and run it again$/,
+  );
+  expect(localAdvice({ kind: "postgres", labels: { "connection/shop": "yes" } })).toBe(
+    "set PERDURE_CONNECTION_SHOP, and run it again",
+  );
+  expect(localAdvice({ kind: "exec", labels: { gpu: "a100" } })).toBe("set PERDURE_LABELS=gpu=a100, and run it again");
 });
 
 it("exits with 124 after the timeout of the run", async () => {

@@ -74,7 +74,7 @@ describe.each(KINDS)("playbooks on a %s", (kind) => {
   });
 
   it("starts a run of the catalog, shows it in every way, and redrives its failed step", async () => {
-    const { ask, askJson, file, fix, dir, library } = await open();
+    const { ask, askJson, file, fix, dir, library, server } = await open();
     file("orders.yaml", ORDERS);
     await ask("playbook", "push", join(dir, "orders.yaml"));
     const started = await askJson<{ id: string; created: boolean }>(
@@ -109,6 +109,12 @@ describe.each(KINDS)("playbooks on a %s", (kind) => {
     expect((await ask("tree", id)).stdout).toContain("orders / load");
     expect((await ask("events", id, "--view", "noetl", "--step", "load")).code).toBe(0);
     expect((await ask("explain", id)).code).toBe(0);
+    if (server !== null) {
+      const headers = { authorization: `Bearer ${server.admin}` };
+      const page = await fetch(`${server.url}/v1/jobs/${id}/events?view=noetl&step=load`, { headers });
+      const { events } = (await page.json()) as { events: { event_type: string }[] };
+      expect(events[0]?.event_type).toBe("action_started");
+    }
 
     const ship = (await library.steps(id)).find(({ step }) => step === "ship")?.job as string;
     expect(await ask("redrive", ship)).toMatchObject({ code: 1, stderr: expect.stringContaining(id) });

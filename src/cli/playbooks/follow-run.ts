@@ -3,6 +3,7 @@
 import { MAX_STEPS_PAGE, type RunHandle, type RunInfo, type StepInfo } from "../../core/api/runs.ts";
 import type { Perdure } from "../../core/api.ts";
 import type { JobEvent } from "../../core/job/event.ts";
+import type { JobInfo } from "../../core/job/views.ts";
 import { isOpen, type RunChange } from "../../core/run/run.ts";
 import { sleep } from "../../lib/clock.ts";
 import { systemClock } from "../../lib/system-clock.ts";
@@ -146,7 +147,7 @@ class RunFollower {
   }
 
   #started(row: StepInfo, { step, visit }: Extract<RunChange, { do: "start" }>, isNew: boolean): void {
-    const { lines, perdure, at } = this.#request;
+    const { lines } = this.#request;
     const loop = this.#loops.of(step, visit);
     if (isOpen(row.state)) this.#open.set(row.n, row);
     const line = startLine(stepName(row), row, loop?.n === row.n ? loop : null, systemClock.now());
@@ -154,11 +155,19 @@ class RunFollower {
     lines.note(line);
     if (row.job === null || row.type === "playbook" || this.#checked >= CHECKED) return;
     this.#checked += 1;
-    const note = (text: string) => lines.note(`  ${stepName(row)}: ${text.replace(`${row.job}: `, "")}`);
-    void perdure.job(row.job).then(
-      (job) => reportIfWaiting({ perdure, note, at }, job, this.#over.signal),
-      () => {},
-    );
+    void this.#warn(row, row.job).catch(() => {});
+  }
+
+  /** Prints why its job does not start, if it waits for a worker. */
+  async #warn(row: StepInfo, id: string): Promise<void> {
+    const { perdure, lines, at } = this.#request;
+    const job = await perdure.job(id);
+    const advice = at === "store" ? localAdvice(await job.get()) : null;
+    const note = (text: string) => {
+      const why = text.replace(`${id}: `, "");
+      lines.note(`  ${stepName(row)}: ${advice === null ? why : why.replace(/; start .*$/, `; ${advice}`)}`);
+    };
+    await reportIfWaiting({ perdure, note, at }, job, this.#over.signal);
   }
 
   async #ended(row: StepInfo, { step, visit }: Extract<RunChange, { do: "end" }>, isNew: boolean): Promise<void> {
@@ -188,6 +197,19 @@ class RunFollower {
     }
     return found;
   }
+}
+
+/** What to set so that the worker in this process takes the job: no other worker takes its queue. */
+export function localAdvice({ kind, labels }: Pick<JobInfo, "kind" | "labels">): string {
+  const parts = Object.entries(labels).map(([name, value]) => {
+    const [, type, rest = ""] = /^(connection|runtime)\/(.+)$/.exec(name) ?? [];
+    if (type === "connection") return `set PERDURE_CONNECTION_${rest.toUpperCase()}`;
+    if (type === "runtime" && rest === "python") return "install python3";
+    return type === "runtime" ? `set PERDURE_RUNTIMES=${rest}` : `set PERDURE_LABELS=${name}=${value}`;
+  });
+  const isOwn = ["exec", "http", "postgres"].includes(kind);
+  if (!isOwn) parts.unshift("set PERDURE_TASKS, or worker.tasks in perdure.yaml, to a module with this task");
+  return `${parts.length === 0 ? "start a server with `perdure up`" : parts.join(", ")}, and run it again`;
 }
 
 /** As `perdure run -- COMMAND`: 0, 1, 124 after its timeout, 130 if it was cancelled. */

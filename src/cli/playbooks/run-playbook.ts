@@ -135,10 +135,7 @@ async function startOrResume(
     lines.note(`${run.id}: resuming the run with this key (${counted(info.madeSteps, "step")} so far)`);
     return { run, exitCode: null };
   }
-  if (!given.flag("again")) {
-    if (info.state !== "succeeded") lines.note("To redrive the run, add --again.");
-    return { run, exitCode: await reportEnd(open, run, null) };
-  }
+  if (!given.flag("again")) return { run, exitCode: await reportEnd(open, run, null) };
   if (info.state === "succeeded") {
     throw usageError(`--again: ${run.id} has succeeded, which is final; use another --key to start another run`);
   }
@@ -183,24 +180,28 @@ async function follow(
   }
 }
 
+/** A run of this process has its own queue, which only the same command serves again. */
+function howToRepair({ context: { given }, target }: OpenRun, id: string): string {
+  if (target.kind === "server") return `To repeat what failed: \`perdure redrive ${id}\`.`;
+  if (given.text("key") !== undefined) return "To repeat what failed, run the same command with --again.";
+  return "To be able to repeat only what failed, start it with --key.";
+}
+
 /** Ignores the error of a run that has ended meanwhile. */
 function unlessEnded(error: unknown): void {
   if (!(error instanceof PerdureError) || error.code !== "wrong_state") throw error;
 }
 
 /** Prints how the run ended, and its result on stdout. `signalExit`: the exit code of a signal. */
-async function reportEnd(
-  { context, perdure, lines }: OpenRun,
-  run: RunHandle<unknown>,
-  signalExit: number | null,
-): Promise<number> {
+async function reportEnd(open: OpenRun, run: RunHandle<unknown>, signalExit: number | null): Promise<number> {
+  const { context, perdure, lines } = open;
   const { given, io } = context;
   const info = await run.get();
   const exitCode = signalExit ?? exitCodeOfRun(info);
   if (info.state !== "running") {
     const why = runFailureLine(info);
     lines.note(`${run.id}: ${runEndText(info, systemClock.now())}${why === "" ? "" : `: ${why}`}`);
-    if (info.state === "failed") lines.note(`See \`perdure explain ${run.id}\`.`);
+    if (info.state === "failed") lines.note(`See \`perdure explain ${run.id}\`. ${howToRepair(open, run.id)}`);
   }
   if (given.flag("json")) {
     const shown = { ...shownEnd(info, exitCode), steps: (await stepsOf(perdure, run.id)).map(shownStep) };

@@ -25,7 +25,17 @@ export const EVENT_OPERATIONS = {
       summary: "Events of a job",
       description: `${FEED_TEXT} With \`view\`, all of them in the format of another system.`,
       params: OfJob,
-      query: closed({ ...FEED, view: View }),
+      query: closed({
+        ...FEED,
+        view: View,
+        step: Type.Optional(
+          Type.String({
+            minLength: 1,
+            maxLength: 100,
+            description: "With `view`, of a run: only the events of this step.",
+          }),
+        ),
+      }),
       reply: EventPage,
     },
     isSearch: true,

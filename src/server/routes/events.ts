@@ -78,13 +78,16 @@ export function eventRoutes(parts: ServerParts): RouteHandlers {
     listEvents: (call) => answer(call, isForAll(call) ? {} : { namespace: call.namespace }),
     async listJobEvents(call) {
       const row = await findJob(parts, call);
-      const { view, ...others } = call.query;
-      if (view === undefined) return answer(call, { jobId: row.id });
+      const { view, step, ...others } = call.query;
+      if (view === undefined) {
+        if (step === undefined) return answer(call, { jobId: row.id });
+        throw new PerdureError("invalid_request", "step: requires view", { path: "step" });
+      }
       if (wantsStream(call) || Object.keys(others).length > 0) {
         const message = "view: cannot be used together with other parameters or a stream; it has all events of the job";
         throw new PerdureError("invalid_request", message, { path: "view" });
       }
-      return { events: await viewOfEvents(parts, row, view), next: null };
+      return { events: await viewOfEvents(parts, row, view, step as string | undefined), next: null };
     },
   };
 }
