@@ -75,6 +75,8 @@ export interface Stage {
   readonly clock: VirtualClock;
   readonly engine: Engine;
   readonly store: Store;
+  /** The address of the database; null for SQLite. */
+  readonly postgres: { readonly url: string; readonly schema: string } | null;
   /** Reads a document (YAML text or a value) with the dialect and submits its jobs; returns their ids. */
   apply(dialect: Dialect, document: string | object, context?: Partial<ReadContext>): Promise<string[]>;
   submit(entry: ReadEntry): Promise<string>;
@@ -119,7 +121,7 @@ export function readContext(context: Partial<ReadContext> = {}): ReadContext {
 export async function openStage(name: StoreName, options: StageOptions = {}): Promise<Stage> {
   const { startAt, leaseMs = 15_000, random = () => 0.5 } = options;
   const clock = new VirtualClock(startAt);
-  const { store, close } = await storeOf(name, clock, random);
+  const { store, postgres, close } = await storeOf(name, clock, random);
   const newId = idMaker({ now: clock.now, randomBytes: (bytes) => randomFillSync(bytes) });
   const log = (level: string, message: string) => {
     if (level === "error") throw new Error(message);
@@ -136,11 +138,12 @@ export async function openStage(name: StoreName, options: StageOptions = {}): Pr
     await close();
   });
   await engine.reap();
-  return new RealStage(clock, engine, store, (more) => open(`rival-${engines.length}`, more));
+  return new RealStage(clock, engine, store, postgres, (more) => open(`rival-${engines.length}`, more));
 }
 
 interface Opened {
   readonly store: Store;
+  readonly postgres: Stage["postgres"];
   close(): Promise<void>;
 }
 
@@ -148,7 +151,7 @@ async function storeOf(name: StoreName, clock: VirtualClock, random: () => numbe
   const newSecret = () => randomBytes(24).toString("base64url");
   if (name === "sqlite") {
     const store = await openStore({ url: ":memory:", clock, random, newSecret });
-    return { store, close: () => store.close() };
+    return { store, postgres: null, close: () => store.close() };
   }
   // The store's own waits use the system clock. A claim scans whole lanes only once a second of monotonic time, which
   // therefore advances at each reading.
@@ -160,13 +163,13 @@ async function storeOf(name: StoreName, clock: VirtualClock, random: () => numbe
       return systemClock.monotonic() + ahead;
     },
   };
-  const { url, giveBack } = borrowSchema();
+  const { url, schema, giveBack } = borrowSchema();
   const store = await openStore({ url, clock: patient, random, newSecret, connections: 2 });
   const close = async () => {
     await store.close();
     await giveBack();
   };
-  return { store, close };
+  return { store, postgres: { url, schema }, close };
 }
 
 interface Held {
@@ -179,15 +182,17 @@ class RealStage implements Stage {
   readonly clock: VirtualClock;
   readonly engine: Engine;
   readonly store: Store;
+  readonly postgres: Stage["postgres"];
   readonly rival: Stage["rival"];
   readonly #known = new Set<string>();
   readonly #held = new Set<Held>();
   #queues = 0;
 
-  constructor(clock: VirtualClock, engine: Engine, store: Store, rival: Stage["rival"]) {
+  constructor(clock: VirtualClock, engine: Engine, store: Store, postgres: Stage["postgres"], rival: Stage["rival"]) {
     this.clock = clock;
     this.engine = engine;
     this.store = store;
+    this.postgres = postgres;
     this.rival = rival;
   }
 

@@ -13,6 +13,7 @@ import { changeViews } from "../../src/store/open.ts";
 import { all } from "../kit.ts";
 import { borrowSchema } from "../postgres/borrowed.ts";
 import { ask } from "../postgres/client.ts";
+import { eventsInSql, queueInSql } from "./noetl-sql-kit.ts";
 
 /** Of the DDL at NoETL's commit 6ef5895e, and of the document's changes to the queue. */
 const COLUMNS = {
@@ -36,6 +37,7 @@ const REPEAT = { maxAttempts: 3, backoff: { type: "fixed", delay: "10ms" }, retr
 interface Stage {
   readonly perdure: Perdure;
   readonly url: string;
+  readonly schema: string;
   /** The schema of the views: of this test alone. */
   readonly into: string;
 }
@@ -51,21 +53,10 @@ async function stage(): Promise<Stage> {
     await changeViews({ ...options, statements: null });
     await schema.giveBack();
   });
-  return { perdure, url: schema.url, into };
+  return { perdure, url: schema.url, schema: schema.schema, into };
 }
 
-/** The rows of an execution as the view shows them, in the order of their ids. */
-async function rowsOf({ url, into }: Stage, id: string): Promise<unknown[]> {
-  const rows = await ask<{ row: unknown }>(
-    url,
-    `select jsonb_build_object('execution_id', execution_id, 'event_id', event_id::text, 'event_type', event_type, 'status', status,
-       'node_id', node_id, 'node_name', node_name, 'node_type', node_type, 'context', context, 'result', result, 'error', error,
-       'timestamp', to_char(created_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')) as row
-     from "${into}".event where execution_id = $1 order by event_id`,
-    [id],
-  );
-  return rows.map(({ row }) => row);
-}
+const rowsOf = (from: Stage, id: string) => eventsInSql(from, id);
 
 async function partsOf({ perdure }: Stage, id: string) {
   return { ...(await readParts(await perdure.job(id))), workerName: () => null };
@@ -127,22 +118,8 @@ it("have the rows of the event view: of jobs with all that can happen to them", 
   for (const { id } of handles) {
     const parts = await partsOf(from, id);
     expect(await rowsOf(from, id)).toEqual(JSON.parse(JSON.stringify(noetlEvents(parts))));
-    const [queued] = await ask<Record<string, unknown>>(
-      from.url,
-      `select status, attempts, max_attempts, last_error, retry_delay_seconds, node_name, node_type, retry_config, lease_until
-       from "${from.into}".queue where execution_id = $1`,
-      [id],
-    );
-    const { status, attempts, max_attempts, last_error, retry_delay_seconds, node_name, node_type, retry_config } =
-      noetlQueueRow(parts);
-    expect(queued).toEqual(
-      JSON.parse(
-        JSON.stringify({
-          ...{ status, attempts, max_attempts, last_error, retry_delay_seconds, node_name, node_type, retry_config },
-          lease_until: null,
-        }),
-      ),
-    );
+    const { worker_id: _, result: __, ...row } = noetlQueueRow(parts);
+    expect(await queueInSql(from, id)).toEqual(JSON.parse(JSON.stringify(row)));
   }
 });
 
