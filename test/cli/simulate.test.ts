@@ -1,5 +1,5 @@
 /** `perdure simulate`: input and output. The decisions are tested in `src/core`. */
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, describe, expect, it, onTestFinished } from "vitest";
@@ -432,5 +432,78 @@ describe("on a terminal", () => {
     expect((await run("--outcomes", "ok")).stdout).not.toMatch(/█|TOOK/);
     const close = file("close.yaml", "retry: { maxAttempts: 9, maxElapsed: 3s }\n");
     expect((await run("-f", close)).stdout).toContain("With other jitter the job may end sooner or later");
+  });
+});
+
+describe("a playbook", () => {
+  const head = "apiVersion: perdure/v1\nkind: Playbook\nmetadata: { name: shop }\n";
+  const SHOP = file(
+    "shop.yaml",
+    `${head}inputs: { days: { type: integer, default: 1 } }
+workflow:
+  - step: fetch
+    type: http
+    url: "https://shop.example.org/orders"
+    retry: { maxAttempts: 3, backoff: { initial: 1s, jitter: 0 } }
+    next: [{ step: alarm, when: "{{ error != None }}" }, { step: charge }]
+  - step: charge
+    type: playbook
+    path: ./parts/pay.yaml
+    loop: { in: "{{ fetch.data }}", iterator: order, mode: sequential }
+    data: { order: "{{ order }}" }
+  - { step: alarm, type: shell, command: "echo {{ fetch.error }}" }
+`,
+  );
+  mkdirSync(join(dir, "parts"));
+  file(
+    "parts/pay.yaml",
+    `${head}workflow: [{ step: pay, type: task, task: pay, data: { order: "{{ inputs.order }}" } }]\n`,
+  );
+
+  it("is played with a script, with its retries, its arcs and the files beside it", async () => {
+    file("script.yaml", 'fetch: [503, { ok: [a1, b2] }]\n"charge[1]/pay": [{ ok: { id: p2 }, takes: 2s }]\n');
+    const { code, stdout, stderr } = await run("-f", SHOP, "--outcomes", "script.yaml", "--takes", "500ms");
+    expect([code, stderr]).toEqual([0, ""]);
+    expect(stdout).toContain("attempt 1: http:503; retrying in 1 s");
+    expect(stdout).toContain("→ alarm when error != None: not taken");
+    expect(stdout).toMatch(/4\.5 s +run +succeeded/);
+    expect(stdout).toContain("succeeded after 4 steps and 4 attempts, 4.5 s");
+    expect(stdout).toMatch(/"id": "p2"/);
+  });
+
+  it("is played many times, with the same ends for the same seed", async () => {
+    const often = ["-f", SHOP, "--failure-rate", "0.5", "--runs", "50", "--seed", "7", "--json"];
+    const [first, again] = await Promise.all([run(...often), run(...often)]);
+    expect(first.stdout).toBe(again.stdout);
+    expect(JSON.parse(first.stdout)).toMatchObject({ runs: 50, seed: 7, attempts: { most: expect.any(Number) } });
+    const { stdout } = await run(...often.slice(0, -1));
+    expect(stdout).toMatch(/^succeeded +\d+/m);
+    expect(stdout).toMatch(/^steps +/m);
+  });
+
+  it.each([
+    [
+      "another step in the script",
+      ["--outcomes", file("typo.yaml", "fetc: ok\n")],
+      'typo.yaml:1:1: the playbook has no step "fetc"; did you mean "fetch"?',
+    ],
+    ["another outcome", ["--outcomes", file("word.yaml", "fetch: nope\n")], "word.yaml:1:1: fetch: must be one of ok,"],
+    ["a list", ["--outcomes", "fail,ok"], "--outcomes: must be a file with the outcomes of each step"],
+    ["a file that does not exist", ["--outcomes", "none.yaml"], 'file "none.yaml" does not exist'],
+    ["an input that it does not accept", ["-p", "days=x"], '--param: days: must be a whole number; got "x"'],
+    ["a policy", ["--max-attempts", "3"], "--max-attempts and a playbook cannot be used together"],
+    ["runs without a rate", ["--runs", "9"], "--runs requires --failure-rate"],
+  ])("is refused with %s", async (_, argv, message) => {
+    const { code, stdout, stderr } = await run("-f", SHOP, ...argv);
+    expect([code, stdout]).toEqual([2, ""]);
+    expect(stderr).toContain(message);
+  });
+
+  it("with mistakes is refused with all of them", async () => {
+    file("wrong.yaml", `${head}workflow: [{ step: a, next: b }, { step: c, type: shel }]\n`);
+    const { code, stderr } = await run("-f", "wrong.yaml");
+    expect(code).toBe(2);
+    expect(stderr).toContain('unknown step "b"');
+    expect(stderr).toContain('unknown type "shel"');
   });
 });

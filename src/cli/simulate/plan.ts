@@ -12,7 +12,12 @@ import { timeOf } from "../input/shared-options.ts";
 const text = (name: string, value: string, help: string): CommandOption => ({ name, type: "string", value, help });
 
 export const PLAN_OPTIONS: readonly CommandOption[] = [
-  text("outcomes", "LIST", "How the attempts end, in this order: fail,lost,http:503,ok. Default: fail, with --repeat."),
+  text(
+    "outcomes",
+    "LIST",
+    "How the attempts end, in this order: fail,lost,http:503,ok. Default: fail, with --repeat. Of a playbook: a file with a " +
+      "list for each step. Default: ok.",
+  ),
   { name: "repeat", type: "boolean", help: "Repeat the last outcome until the job has ended." },
   text(
     "failure-rate",
@@ -42,13 +47,9 @@ interface SimulationPlan {
 
 export function planOf(given: Arguments): SimulationPlan {
   const rate = rateOf(given);
-  const runs = given.integer("runs", { min: 1, max: MAX_RUNS }) ?? null;
-  if (rate === null && runs !== null) {
-    throw usageError("--runs requires --failure-rate: a list of outcomes ends the same way each time");
-  }
+  const runs = runsOf(given, rate);
   if (rate !== null && given.flag("repeat")) throw conflictError("--repeat", "--failure-rate");
-  const seed = given.integer("seed", { min: 0, max: MAX_SEED }) ?? (rate === null ? null : DEFAULT_SEED);
-  const random = seed === null ? null : seeded(seed);
+  const { seed, random } = randomOf(given, rate);
   const outcomes = outcomesOf(given);
   const takes = timeOf(given, "takes");
   const isList = rate === null || random === null;
@@ -67,6 +68,21 @@ export function planOf(given: Arguments): SimulationPlan {
     ...{ runs, seed },
     leftOver: () => (isList && outcomes !== null ? Math.max(0, outcomes.length - played) : 0),
   };
+}
+
+export function runsOf(given: Arguments, rate: number | null): number | null {
+  const runs = given.integer("runs", { min: 1, max: MAX_RUNS }) ?? null;
+  if (rate !== null || runs === null) return runs;
+  throw usageError("--runs requires --failure-rate: a list of outcomes ends the same way each time");
+}
+
+/** Nothing is random without a seed or a rate. */
+export function randomOf(
+  given: Arguments,
+  rate: number | null,
+): { seed: number | null; random: (() => number) | null } {
+  const seed = given.integer("seed", { min: 0, max: MAX_SEED }) ?? (rate === null ? null : DEFAULT_SEED);
+  return { seed, random: seed === null ? null : seeded(seed) };
 }
 
 function outcomesOf(given: Arguments): PlayedOutcome[] | null {
@@ -95,7 +111,7 @@ function failing(rate: number, outcomes: readonly PlayedOutcome[] | null, random
   return failingAt(rate, [first, ...others], OK, random);
 }
 
-function rateOf(given: Arguments): number | null {
+export function rateOf(given: Arguments): number | null {
   const rate = given.text("failure-rate");
   if (rate === undefined) return null;
   const value = /^\d(\.\d{1,15})?$/.test(rate) ? Number(rate) : Number.NaN;

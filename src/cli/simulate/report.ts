@@ -96,11 +96,33 @@ function wordsOf({ status, error }: DialectEnd): string {
 }
 
 export function printDistribution(out: Printer, distribution: Distribution): void {
-  const { runs, ends, attempts, totalMs, cutShort } = distribution;
+  const { runs, ends, attempts, totalMs, succeededShare, cutShort } = distribution;
+  const named = ends.map(({ state, reason, count, share }) => {
+    return { isSuccess: state === "succeeded", text: reason === null ? state : `${state} (${reason})`, count, share };
+  });
+  printEnds(out, named, { attempts, totalMs }, { runs, succeededShare });
+  if (cutShort)
+    out.note("fewer simulations than requested: they have too many attempts; lower --max-attempts or --runs");
+}
+
+interface ShownEnd {
+  readonly isSuccess: boolean;
+  readonly text: string;
+  readonly count: number;
+  readonly share: number;
+}
+
+/** How often each end is, and how the counts are spread. */
+export function printEnds(
+  out: Printer,
+  ends: readonly ShownEnd[],
+  spreads: { readonly steps?: Percentiles; readonly attempts: Percentiles; readonly totalMs: Percentiles },
+  { runs, succeededShare }: { readonly runs: number; readonly succeededShare: number },
+): void {
   out.table(
     [{ head: "END" }, { head: "COUNT", side: "right" }, { head: "SHARE", side: "right" }],
-    ends.map(({ state, reason, count, share }) => [
-      painted(state === "succeeded" ? "green" : "red", reason === null ? state : `${state} (${reason})`),
+    ends.map(({ isSuccess, text, count, share }) => [
+      painted(isSuccess ? "green" : "red", text),
       String(count),
       percent(share),
     ]),
@@ -112,14 +134,17 @@ export function printDistribution(out: Printer, distribution: Distribution): voi
     name,
     ...heads.map((head) => show(of[head])),
   ];
+  const number = (n: number) => String(Number(n.toFixed(2)));
   out.table(
     [{ head: "" }, ...right],
-    [spread("attempts", attempts, (n) => String(Number(n.toFixed(2)))), spread("total time", totalMs, showMs)],
+    [
+      ...(spreads.steps === undefined ? [] : [spread("steps", spreads.steps, number)]),
+      spread("attempts", spreads.attempts, number),
+      spread("total time", spreads.totalMs, showMs),
+    ],
   );
   out.block("");
-  out.line(`${percent(distribution.succeededShare)} of ${counted(runs, "simulation")} succeeded`);
-  if (cutShort)
-    out.note("fewer simulations than requested: they have too many attempts; lower --max-attempts or --runs");
+  out.line(`${percent(succeededShare)} of ${counted(runs, "simulation")} succeeded`);
 }
 
 function percent(share: number): string {

@@ -53,11 +53,18 @@ export interface SimulationSource {
   readonly notes: readonly string[];
 }
 
-export async function sourceOf(context: CommandContext): Promise<SimulationSource> {
+/** The text of the only file; null if there is none, or more than one, or if it does not exist. */
+export async function onlyText({ given, io }: CommandContext): Promise<string | null> {
+  const [name, ...others] = given.texts("file");
+  return name === undefined || others.length > 0 ? null : textOf(name, io);
+}
+
+/** `text`: of the only file, which was read. */
+export async function sourceOf(context: CommandContext, text: string | null): Promise<SimulationSource> {
   const { given } = context;
   const { fields, jitter } = optionsOf(given);
   const source = given.flag("file")
-    ? await fromFiles(context)
+    ? await fromFiles(context, text)
     : ofPolicy(fromOptions(given, fields), unusedSettings(context));
   return jitter === null ? source : { ...source, policy: withJitter(source.policy, jitter) };
 }
@@ -88,20 +95,19 @@ function fromOptions(given: Arguments, { backoff, ...fields }: PolicyFields): Po
   }
 }
 
-async function fromFiles(context: CommandContext): Promise<SimulationSource> {
+async function fromFiles(context: CommandContext, text: string | null): Promise<SimulationSource> {
   const { given } = context;
   const extra = POLICY_OPTIONS.find((option) => given.flag(option.name) && !OVER_A_FILE.includes(option.name));
   if (extra !== undefined) throw conflictError(`--${extra.name}`, "--file", "put it into the file");
-  const source = await readSource(context);
+  const source = await readSource(context, text);
   const maxAttempts = given.integer("max-attempts", { min: 1, max: MAX_COUNT });
   return maxAttempts === undefined ? source : { ...source, policy: { ...source.policy, maxAttempts } };
 }
 
-async function readSource(context: CommandContext): Promise<SimulationSource> {
+async function readSource(context: CommandContext, text: string | null): Promise<SimulationSource> {
   const { given, io } = context;
   const [files, parameters, dialect] = [given.texts("file"), pairsOf(given, "param"), given.text("dialect")];
-  const [name = "", ...others] = files;
-  const text = others.length > 0 ? null : await textOf(name, io);
+  const [name = ""] = files;
   if (text !== null) {
     const alone = await retryAlone(context, readYamlDocuments(text, shownName(name)), dialect);
     if (alone !== null) return alone;
