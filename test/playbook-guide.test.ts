@@ -18,7 +18,7 @@ function page(name: string): string {
   return text.replaceAll(/^```.*?^```$/gms, "");
 }
 const guide = page("guides/playbooks.md");
-const reference = guide.slice(guide.indexOf("## The document"));
+const reference = guide.slice(guide.indexOf("### The document"));
 
 /** Those that are not in the text as code, alone or within a longer piece. */
 function missingIn(text: string, names: Iterable<string>): string[] {
