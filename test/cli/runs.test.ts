@@ -108,7 +108,8 @@ describe.each(KINDS)("playbooks on a %s", (kind) => {
     expect((await ask("graph", id)).stdout).toMatch(/✗ ship/);
     expect((await ask("tree", id)).stdout).toContain("orders / load");
     expect((await ask("events", id, "--view", "noetl", "--step", "load")).code).toBe(0);
-    expect((await ask("explain", id)).code).toBe(0);
+    expect((await ask("explain", id)).stdout).toMatch(/✗ ship +task ship, /);
+    expect((await ask("describe", id)).stdout).toMatch(/Playbook +shop\/orders@1\n[\s\S]*run\.ended/);
     if (server !== null) {
       const headers = { authorization: `Bearer ${server.admin}` };
       const page = await fetch(`${server.url}/v1/jobs/${id}/events?view=noetl&step=load`, { headers });

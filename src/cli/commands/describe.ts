@@ -5,6 +5,7 @@ import { showBackoff } from "../../core/decision/backoff.ts";
 import { explain } from "../../core/explain/explain.ts";
 import { jobName } from "../../core/job/job-name.ts";
 import type { JobInfo } from "../../core/job/views.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { givenKey } from "../../core/task/task.ts";
 import type { DescribedJob } from "../../dialects/cli/dialect-cli.ts";
 import { DESCRIBE_VIEWS, describerOf, withDialectHelp } from "../../dialects/cli/registry.ts";
@@ -19,7 +20,9 @@ import { eventCells as eventRow } from "../output/event-row.ts";
 import { bySession, failureLine, type KnownWorker, shortResult, stateText } from "../output/job-text.ts";
 import { spentText } from "../output/policy-text.ts";
 import type { Printer } from "../output/print.ts";
+import { runFacts } from "../output/run-text.ts";
 import { painted } from "../output/terminal-text.ts";
+import { printSteps, type RunWithSteps, readRun } from "../playbooks/get-run.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 import { jobFacts, printAttempts } from "./get.ts";
 
@@ -50,9 +53,12 @@ export const describe: CliCommand = {
       const [parts, workers] = await Promise.all([viewParts(perdure, id, true), bySession(perdure)]);
       const page = { parts, children: parts.children?.jobs ?? [], workers, now: parts.now ?? Date.now() };
       if (given.flag("json")) out.json(view === undefined ? ownJson(page) : viewJson(view, page));
-      else if (describeOther === null) printOwn(out, page, (await (await perdure.job(id)).explain()).summary);
-      else await describeOther(out, describedJob(out, page));
-      if (parts.children?.more) {
+      else if (describeOther === null) {
+        const { summary } = await perdure.explain(id);
+        if (parts.job.kind === RUN_KIND) printOwnRun(out, page, await readRun(perdure, id), summary);
+        else printOwn(out, page, summary);
+      } else await describeOther(out, describedJob(out, page));
+      if (parts.children?.more && parts.job.kind !== RUN_KIND) {
         out.note(
           `only ${page.children.length} children are shown, failed ones first; \`perdure tree ${id}\` shows more`,
         );
@@ -102,6 +108,17 @@ function printOwn(out: Printer, page: DescribePage, summary: string): void {
   ]);
   printAttempts(out, attempts);
   printChildren(out, page);
+  printEvents(out, events);
+}
+
+/** Its children are its steps. */
+function printOwnRun(out: Printer, { parts, now }: DescribePage, found: RunWithSteps, summary: string): void {
+  out.facts([...runFacts(found.run), ["Annotations", annotationText(parts.job)], ["Summary", summary]]);
+  printSteps(out, found, now);
+  printEvents(out, parts.events);
+}
+
+function printEvents(out: Printer, events: ViewParts["events"]): void {
   out.line();
   out.table(
     [{ head: "AT" }, { head: "EVENT" }, { head: "DETAIL", flexible: true }],

@@ -130,11 +130,16 @@ export function stepRow(step: StepInfo, now: number): TextPiece[] {
     stepName(step),
     type ?? "",
     stepStateText(step, now),
-    job === null || attempt === 0 ? "" : `${attempt}${maxAttempts === null ? "" : `/${maxAttempts}`}`,
+    job === null || attempt === 0 ? "" : attemptText(attempt, maxAttempts),
     isRoute ? "" : showSince(startedAt, endedAt ?? now),
     job ?? "",
     failure === null ? "" : oneLine(failureText(failure), MAX_FAILURE),
   ];
+}
+
+/** Attempts that were lost with their worker are not counted, so there may be more than the limit. */
+function attemptText(attempt: number, most: number | null): string {
+  return most === null || attempt > most ? String(attempt) : `${attempt}/${most}`;
 }
 
 /** `succeeded after 7 steps, 12.3 s` */

@@ -1,4 +1,4 @@
-/** `perdure get` of a run: its state, what it does now, its steps, and its result. */
+/** `perdure get` and `perdure describe` of a run: its state, its steps, and its result. */
 import type { RunInfo, StepInfo } from "../../core/api/runs.ts";
 import type { Perdure } from "../../core/api.ts";
 import type { Printer } from "../output/print.ts";
@@ -22,14 +22,7 @@ export async function readRun(perdure: Perdure, id: string): Promise<RunWithStep
   return { run, steps: steps.slice(0, SHOWN_STEPS), hasMore: steps.length > SHOWN_STEPS };
 }
 
-export async function printRun(
-  out: Printer,
-  perdure: Perdure,
-  { run, steps, hasMore }: RunWithSteps,
-  shownValue: (value: unknown) => string,
-): Promise<void> {
-  const now = await serverNow(perdure);
-  out.facts(runFacts(run));
+export function printSteps(out: Printer, { run, steps, hasMore }: RunWithSteps, now: number): void {
   if (steps.length > 0) {
     out.line();
     out.table(
@@ -38,6 +31,16 @@ export async function printRun(
     );
   }
   if (hasMore) out.note(`only ${SHOWN_STEPS} steps are shown; \`perdure steps ${run.id} --all\` lists all of them`);
+}
+
+export async function printRun(
+  out: Printer,
+  perdure: Perdure,
+  { run, steps, hasMore }: RunWithSteps,
+  shownValue: (value: unknown) => string,
+): Promise<void> {
+  out.facts(runFacts(run));
+  printSteps(out, { run, steps, hasMore }, await serverNow(perdure));
   for (const [name, value] of [
     ["Input", run.input],
     ["Result", run.result],

@@ -50,7 +50,8 @@ export class LiveLines {
 
   /** One write, to avoid flicker: what was live is cleared, the new lines come, and then what is live. */
   #write(lines: readonly string[]): void {
-    const width = this.#io.columns ?? Number.POSITIVE_INFINITY;
+    // stdout may be a pipe.
+    const width = (this.#io.stderr as { columns?: number }).columns || this.#io.columns || DEFAULT_WIDTH;
     const live = [...this.#live.values()].slice(0, MAX_LIVE).map((text) => cutToWidth(safeLine(text), width));
     const up = this.#shown === 0 ? "" : `\x1b[${this.#shown}A\r\x1b[J`;
     const text = [...lines.map(safeLine), ...live].map((line) => `${line}\n`).join("");
@@ -59,5 +60,6 @@ export class LiveLines {
   }
 }
 
+const DEFAULT_WIDTH = 80;
 /** More would fill a screen. */
 const MAX_LIVE = 10;
