@@ -19,6 +19,25 @@ const OVER = {
 };
 
 describe("S32: lanes", () => {
+  it("of runs and of their steps count for the token that starts them", async () => {
+    const token = await server.token({ name: "runner", scopes: ["submit"], namespace: "r" });
+    const playbook = (queues: readonly string[]) => ({
+      source: JSON.stringify({
+        ...{ apiVersion: "perdure/v1", kind: "Playbook", metadata: { name: "lanes" } },
+        workflow: queues.map((queue, i) => ({ step: `s${i}`, type: "task", task: "k", queue })),
+      }),
+    });
+    const start = (queue: string, queues: readonly string[] = []) =>
+      server.call("POST", "/v1/runs", { token, body: { playbook: playbook(["a", ...queues]), queue } });
+    expect(await start("one", ["b", "c"])).toMatchObject(OVER);
+    expect((await start("one")).status).toBe(201);
+    expect((await start("one")).status).toBe(201);
+    expect((await start("two")).status).toBe(201);
+    expect((await start("three")).status).toBe(201);
+    expect(await start("four")).toMatchObject(OVER);
+    expect((await start("three")).status).toBe(201);
+  });
+
   it("are a share of each token, which its jobs share, and which it has again after a prune and a restart", async () => {
     const greedy = await server.token({ name: "greedy", scopes: ["submit"], namespace: "n" });
     const hands = await server.token({ name: "hands", scopes: ["work"], namespace: "n" });

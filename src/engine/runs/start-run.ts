@@ -9,12 +9,13 @@ import { checkInputs } from "../../core/playbook/input-check.ts";
 import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { newRunProgress } from "../../core/run/start.ts";
-import type { InsertAnswer, NewJob } from "../../store/store.ts";
+import type { InsertAnswer, NewJob, NewLane } from "../../store/store.ts";
 import { notifyObserver, observed } from "../observer.ts";
 import type { EngineParts } from "../parts.ts";
 import type { Definition, Playbooks } from "../playbooks/playbooks.ts";
 import { checkedPayload, newJob } from "../submit.ts";
 import type { SubmitAnswer } from "../submit-item.ts";
+import { lanesOfRun } from "./run-lanes.ts";
 
 export interface NewRunRequest {
   readonly namespace: string;
@@ -23,11 +24,17 @@ export interface NewRunRequest {
   readonly options: ReturnType<typeof checkRunOptions>;
   /** Who starts it, if known. */
   readonly by: string | null;
-  /** Whose quota its lane counts towards. */
-  readonly owner?: string;
+  /** Checks a quota before the run is stored. */
+  readonly admit?: AdmitLanes;
   /** The id of the token it is started with. */
   readonly token?: string;
 }
+
+/** `lanes`: of the run, and of its steps. Calls `store` with the owner of new lanes, unless they are refused. */
+export type AdmitLanes = (
+  lanes: readonly NewLane[],
+  store: (owner: string) => Promise<StartedRun>,
+) => Promise<StartedRun>;
 
 export type StartedRun = Omit<Extract<SubmitAnswer, { status: "ok" }>, "status">;
 
@@ -38,6 +45,14 @@ export async function startRun(parts: EngineParts, playbooks: Playbooks, request
   const definition = await playbooks.definition(request.namespace, request.playbook);
   const now = parts.clock.now();
   const job = runJob(parts, request, definition, now);
+  if (request.admit === undefined) return storeRun(parts, request, job, now);
+  const { namespace, queue, kind, labels } = job;
+  const below = await Promise.all(Object.values(definition.pins).map((hash) => playbooks.load(hash)));
+  const lanes = lanesOfRun({ namespace, queue, kind, labels }, [definition.playbook, ...below]);
+  return request.admit(lanes, (owner) => storeRun(parts, request, Object.assign(job, { owner }), now));
+}
+
+async function storeRun(parts: EngineParts, request: NewRunRequest, job: NewJob, now: number): Promise<StartedRun> {
   const [answer] = (await observed(parts, "submit", 1, () => parts.store.insert([job], now))) as [InsertAnswer];
   switch (answer.status) {
     case "inserted":
@@ -67,11 +82,10 @@ function runJob(parts: EngineParts, request: NewRunRequest, definition: Definiti
   const data = checkedPayload(toPayload({ inputs: value, workload: null }));
   const { path } = playbook;
   const payload = JSON.stringify({ playbook: { name: playbook.name, path, version, hash } });
-  const { namespace, by, owner, token } = request;
+  const { namespace, by, token } = request;
   const item = {
     ...options,
     ...{ kind: RUN_KIND, payload, policy: POLICY, namespace, name, by, key: key ?? null },
-    ...(owner === undefined ? {} : { owner }),
     ...(token === undefined ? {} : { token }),
   };
   const job = newJob(parts, item, now, null);

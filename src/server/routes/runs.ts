@@ -13,7 +13,7 @@ import {
 import type { GraphFormat } from "../../core/run/graph-format.ts";
 import { JsonText, operator, type RouteHandlers, type ServerParts } from "../context.ts";
 import { findJob } from "../find-job.ts";
-import { principal, withWirePath } from "./submit.ts";
+import { principal, runAdmission, withWirePath } from "./submit.ts";
 
 interface StartRunRequest extends RunOptions {
   readonly playbook: WirePlaybook;
@@ -37,6 +37,7 @@ export function runRoutes(parts: ServerParts): RouteHandlers {
           options: checkRunOptions(options),
           by: principal(call),
           token: call.who.id,
+          admit: runAdmission(parts, call),
         });
         return new JsonText(JSON.stringify({ id, chapter, created }), created ? 201 : 200);
       } catch (error) {

@@ -6,9 +6,11 @@ import { statusOf } from "../../contract/wire.ts";
 import { checkKeys, isPlain, type Mutable } from "../../core/check.ts";
 import { ConfigError, ERROR_CODES, PerdureError } from "../../core/errors.ts";
 import type { Usage } from "../../core/job/job.ts";
+import { resolvePolicy } from "../../core/policy/resolve-policy.ts";
 import { WIRE_OPTION_NAMES } from "../../core/task/submit-options.ts";
 import { NO_INPUT } from "../../core/worker-protocol.ts";
 import { checkBuiltinKind } from "../../engine/check-builtin.ts";
+import type { AdmitLanes, StartedRun } from "../../engine/runs/start-run.ts";
 import type { SubmitAnswer, SubmitItem } from "../../engine/submit-item.ts";
 import { toSubmitItem } from "../../engine/submit-item.ts";
 import { sliceOf, slicesOf } from "../../lib/json-text.ts";
@@ -16,7 +18,7 @@ import { Slices } from "../../lib/slices.ts";
 import { storable } from "../../lib/text.ts";
 import { JsonText, type RouteCall, type RouteHandlers, type ServerParts } from "../context.ts";
 import { findJob, heldAttempt, leasedAttempt } from "../find-job.ts";
-import { LaneQuota, tokenOwner } from "../lane-quota.ts";
+import { type LaneOwner, LaneQuota, tokenOwner } from "../lane-quota.ts";
 import { PolicyCache, RequestPolicies } from "../policy-cache.ts";
 
 interface ChildrenRequest {
@@ -168,6 +170,8 @@ export function submitRoutes(parts: ServerParts): RouteHandlers {
   }
 }
 
+const NO_POLICY = resolvePolicy(1);
+
 /** One per server, so that concurrent calls count each other's lanes. */
 const quotas = new WeakMap<ServerParts, LaneQuota>();
 
@@ -177,12 +181,45 @@ export async function storeItems(
   call: RouteCall,
   items: readonly SubmitItem[],
 ): Promise<SubmitAnswer[]> {
+  const { engine } = parts;
+  await engine.fillDefaults(items);
+  return quotaOf(parts).submit(items, ownerOf(call), (admitted) => engine.submit(admitted));
+}
+
+function quotaOf(parts: ServerParts): LaneQuota {
   const { engine, limits } = parts;
   const quota = quotas.get(parts) ?? new LaneQuota({ store: engine.store, clock: engine.clock, limits });
   quotas.set(parts, quota);
-  await engine.fillDefaults(items);
-  const owner = tokenOwner(call.who.id, principal(call));
-  return quota.submit(items, owner, (admitted) => engine.submit(admitted));
+  return quota;
+}
+
+function ownerOf(call: RouteCall): LaneOwner {
+  return tokenOwner(call.who.id, principal(call));
+}
+
+/** Starts a run if the quota of the caller has place for its lane and those of its steps. Lanes of steps count for the namespace
+ *  once they exist, and not for a token. */
+export function runAdmission(parts: ServerParts, call: RouteCall): AdmitLanes {
+  return async (lanes, store) => {
+    const owner = ownerOf(call);
+    const items = lanes.map((lane) => ({ ...lane, payload: NO_INPUT, policy: NO_POLICY }));
+    let started: StartedRun | undefined;
+    const answers = await quotaOf(parts).submit(items, owner, async (admitted) => {
+      if (admitted.length === items.length) started = await store(owner.key);
+      const { id = "", chapter = 1, state = "blocked" } = started ?? {};
+      // Lanes of steps are not there yet, so they are not remembered.
+      return admitted.map((item) => ({
+        status: "ok",
+        id,
+        chapter,
+        state,
+        created: item === items[0] && started?.created === true,
+      }));
+    });
+    const refusal = answers.find((answer) => answer.status === "refused");
+    if (refusal?.status === "refused") throw refusal.error;
+    return started as StartedRun;
+  };
 }
 
 function submitted({ id, created, chapter, state }: SubmitAnswer & { readonly status: "ok" }): Submitted {
