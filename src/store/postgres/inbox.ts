@@ -33,17 +33,18 @@ export function inboxReader({ db, sql }: PostgresContext) {
        union all
        select null, (select min(due_at) from $s.timer where due_at > $1), (select sum(messages)::bigint from unread)`,
     );
+  // A time to come is that of a clock which was set back since: nobody handles the message.
   const first = due(
     "runs_due",
     `unread as materialized (
        select job, min(at) as at, count(*) as messages from (
-         select job, at from $s.inbox where kept + 0 = 0 and at < $3 order by no limit ${WINDOW}) w group by job
+         select job, at from $s.inbox where kept + 0 = 0 and (at < $3 or at > $1) order by no limit ${WINDOW}) w group by job
      )`,
   );
   const all = due(
     "runs_due_all",
     `unread as materialized (
-       select job, min(at) as at, count(*) as messages from $s.inbox where kept = 0 and at < $3 group by job order by 2, 1 limit $2
+       select job, min(at) as at, count(*) as messages from $s.inbox where kept = 0 and (at < $3 or at > $1) group by job order by 2, 1 limit $2
      )`,
   );
   // One statement, so that the revision is the one at which these messages were unread.

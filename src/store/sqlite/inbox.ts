@@ -20,7 +20,8 @@ export function dueReader({ db }: SqliteContext): (query: DueRunsQuery) => DueRu
     const since = new Map<number, number>();
     for (const row of unread.iterate()) {
       const [job, at] = row as [number, number];
-      if (at < writtenBefore && !since.has(job)) since.set(job, at);
+      // A time to come is that of a clock which was set back since: nobody handles the message.
+      if ((at < writtenBefore || at > now) && !since.has(job)) since.set(job, Math.min(at, now));
       if (since.size >= limit) break;
     }
     const ofTimers = new Set<number>();
