@@ -190,6 +190,21 @@ describe("needsOf", () => {
   });
 });
 
+it("adds members by aliases to the output of a step, after its own", () => {
+  const aliases = {
+    "list.command_0": "list",
+    "list.count": "list.rowCount",
+    "list.own": "list.rowCount",
+    "other.x": "list",
+  };
+  const playbook = { ...testPlaybook([testStep("list"), testStep("next")]), aliases };
+  const source = testSource(playbook, [stored(1, "list", { rows: [1, 2], rowCount: 2, own: 7 })]);
+  const scope = scopeOf(source, { at: "start", step: 1, arrivals: [], item: null });
+  const filled = (text: string) => fillText(text, scope, { undefined: "strict" });
+  expect(filled("{{ list.command_0.rows }}")).toEqual([1, 2]);
+  expect([filled("{{ list.count }}"), filled("{{ list.own }}"), filled("{{ list.rows[1] }}")]).toEqual([2, 7, 2]);
+});
+
 describe("after a step", () => {
   const end = (status: "succeeded" | "failed" | "skipped", failure: object | null = null) =>
     ({ status, failure: failure as never, attempt: 2 }) as const;

@@ -174,7 +174,8 @@ export function scopeOf(
     const index = stepIndex(playbook, name);
     if (index !== undefined) {
       const isOwn = place.at === "after" && place.step === index;
-      return stepValue(source, index, isOwn ? place.n : source.latest[index]);
+      const value = stepValue(source, index, isOwn ? place.n : source.latest[index]);
+      return value === undefined ? undefined : withAliases(playbook.aliases, name, value);
     }
     const { workload } = source.data;
     if (workload !== null && Object.hasOwn(workload, name)) return workload[name];
@@ -277,6 +278,31 @@ function aliased(aliases: Readonly<Record<string, string>>, name: string, scope:
     if (value !== undefined) members[alias.slice(name.length + 1)] = value;
   }
   return Object.keys(members).length === 0 ? undefined : members;
+}
+
+/** By the name that they are members of. */
+const aliasMembers = new WeakMap<object, ReadonlyMap<string, readonly (readonly [member: string, path: string])[]>>();
+
+/** The output of a step with the members that aliases of `STEP.MEMBER` add; its own count more. Their paths begin at the step itself. */
+function withAliases(aliases: Readonly<Record<string, string>>, name: string, value: Layered): Layered {
+  let known = aliasMembers.get(aliases);
+  if (known === undefined) {
+    const found = new Map<string, (readonly [string, string])[]>();
+    for (const [alias, path] of Object.entries(aliases)) {
+      const [root = "", member, more] = alias.split(".");
+      if (member === undefined || more !== undefined) continue;
+      found.set(root, [...(found.get(root) ?? []), [member, path]]);
+    }
+    known = found;
+    aliasMembers.set(aliases, known);
+  }
+  const own = known.get(name)?.filter(([, path]) => path.split(".")[0] === name);
+  if (own === undefined || own.length === 0) return value;
+  const added = own.map(([member, path]) => {
+    return [member, path.split(".").slice(1).reduce<unknown>(memberOf, value)] as const;
+  });
+  const present = added.filter(([, each]) => each !== undefined);
+  return new Layered(value.value, { ...Object.fromEntries(present), ...value.members });
 }
 
 function memberOf(value: unknown, key: string): unknown {
