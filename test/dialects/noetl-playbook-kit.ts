@@ -7,7 +7,7 @@ import type { JobEvent } from "../../src/core/job/event.ts";
 import type { NoetlEvent } from "../../src/dialects/noetl/events.ts";
 import { noetlRunEvents } from "../../src/dialects/noetl/run-events.ts";
 import { readParts, readRunView } from "../../src/dialects/read-view.ts";
-import { exec, http, Perdure } from "../../src/index.ts";
+import { exec, http, Perdure, postgres } from "../../src/index.ts";
 import { openTestEngine } from "../../src/testing/index.ts";
 import { all, tempFile } from "../kit.ts";
 
@@ -27,11 +27,13 @@ export async function virtualEngine(): Promise<NoetlEngine> {
   return { perdure: kit.perdure, toEnd: async (run) => void (await kit.runToEnd(run)) };
 }
 
-/** Requests, commands and Python, in real time. */
-export async function realEngine(): Promise<NoetlEngine> {
+/** Requests, commands, Python and, with connections, queries; in real time. */
+export async function realEngine(connections?: Readonly<Record<string, string>>): Promise<NoetlEngine> {
   const perdure = await Perdure.open({ url: tempFile() });
   onTestFinished(() => perdure.close());
-  await perdure.work([exec, http], { ...ALLOWED, runtimes: ["python"], concurrency: 4 });
+  const tasks = connections === undefined ? [exec, http] : [exec, http, postgres];
+  const options = connections === undefined ? {} : { connections };
+  await perdure.work(tasks, { ...ALLOWED, ...options, runtimes: ["python"], concurrency: 4 });
   return {
     perdure,
     toEnd: (run) =>

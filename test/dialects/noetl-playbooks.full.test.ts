@@ -1,6 +1,9 @@
 /** More playbooks of NoETL that run unchanged, with many starts of Python: sub-playbooks, loops over requests, pipelines, pages. */
 import { spawnSync } from "node:child_process";
-import { describe, expect, it } from "vitest";
+import { randomUUID } from "node:crypto";
+import { describe, expect, it, onTestFinished } from "vitest";
+import { ask } from "../postgres/client.ts";
+import { postgresUrl } from "../postgres/kit.ts";
 import { realEngine, runPlaybook, serveAnswers, stepOf, timelineOf } from "./noetl-playbook-kit.ts";
 
 const noPython = spawnSync("python3", ["--version"]).status !== 0;
@@ -338,5 +341,59 @@ workflow:
     );
     expect(ran.steps).toEqual(["start handled", "rescue succeeded", "end succeeded"]);
     expect(ran.info).toMatchObject({ state: "succeeded", result: ["plan B", true] });
+  });
+});
+
+it("queries a database by the name of a connection, and reads rows by their names in NoETL", async () => {
+  const table = `noetl_${randomUUID().slice(0, 8)}`;
+  const engine = await realEngine({ pg_local: postgresUrl() });
+  onTestFinished(() => void ask(postgresUrl(), `drop table if exists ${table}`));
+  const ran = await runPlaybook(
+    engine,
+    `${HEAD}
+metadata: { name: database, path: tests/database }
+workload: { pg_auth: pg_local, words: ["it's", "plain"] }
+workflow:
+  - step: start
+    next: [{ step: create_table }]
+  - step: create_table
+    tool: postgres
+    auth: "{{ workload.pg_auth }}"
+    command: |
+      CREATE TABLE ${table} (id INTEGER PRIMARY KEY, word TEXT, more JSONB);
+      CREATE INDEX ON ${table} (word);
+    next: [{ step: each }]
+  - step: each
+    tool: iterator
+    collection: "{{ workload.words }}"
+    element: word
+    mode: sequential
+    task:
+      tool: postgres
+      auth: { pg: { type: postgres, key: pg_local } }
+      command: |
+        INSERT INTO ${table} (id, word, more)
+        VALUES ({{ loop_index }}, '{{ word }}', '{{ {"word": word} | tojson | replace("'", "''") }}'::jsonb)
+        ON CONFLICT (id) DO UPDATE SET word = EXCLUDED.word;
+    next: [{ step: select }]
+  - step: select
+    tool: postgres
+    auth: pg_local
+    query: SELECT word, more ->> 'word' AS same FROM ${table} ORDER BY id
+    next: [{ step: end }]
+  - step: end
+    result: { rows: "{{ select.command_0.rows }}", count: "{{ select.row_count }}" }
+`,
+  );
+  expect(ran.steps).toEqual([
+    ...["start succeeded", "create_table succeeded", "each succeeded", "each[0] succeeded", "each[1] succeeded"],
+    ...["select succeeded", "end succeeded"],
+  ]);
+  expect(ran.info.result).toEqual({
+    rows: [
+      { word: "it's", same: "it's" },
+      { word: "plain", same: "plain" },
+    ],
+    count: 2,
   });
 });

@@ -2,7 +2,7 @@
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { describe, expect, it } from "vitest";
-import { noetlLine } from "../../src/dialects/noetl/view.ts";
+import { noetlLine, noetlTimeline } from "../../src/dialects/noetl/view.ts";
 import { realEngine, runPlaybook, serveAnswers, stepOf, timelineOf, virtualEngine } from "./noetl-playbook-kit.ts";
 
 const noPython = spawnSync("python3", ["--version"]).status !== 0;
@@ -42,6 +42,12 @@ describe("retries of requests", () => {
       ...["execution_start", "step_started", "action_started", "action_error", "step_retry", "action_started"],
       ...["action_error", "step_retry", "action_started", "action_error", "step_retry_exhausted"],
       ...["step_failed_terminal", "execution_failed"],
+    ]);
+    const { heads, rows } = noetlTimeline(await timelineOf(ran));
+    expect(heads).toEqual(["#", "AT", "STATUS", "STEP", "EVENT"]);
+    expect(rows[3]?.slice(2)).toEqual(["FAILED", "start", expect.stringContaining('error="HTTP 503')]);
+    expect(rows.at(-1)?.slice(2)).toEqual([
+      ...["FAILED", "retried", expect.stringContaining('execution_failed (reason=step, step=start, error="step')],
     ]);
   });
 

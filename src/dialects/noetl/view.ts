@@ -12,12 +12,15 @@ import { type NoetlNode, nodeOf, retryOf } from "./node.ts";
 type NoetlTimelineContext = NoetlEvent["context"];
 
 export function noetlTimeline(events: readonly NoetlEvent[]): EventTable {
+  // Of one step, as in the document; of several, each row has its own.
+  const hasNodes = new Set(events.map(({ node_name }) => node_name)).size > 1;
+  const node = (name: string) => (hasNodes ? [name] : []);
   const rows = events.flatMap((event, i) => {
-    const row = [`${i + 1}.`, event.timestamp, event.status, noetlLine(event)];
+    const row = [`${i + 1}.`, event.timestamp, event.status, ...node(event.node_name), noetlLine(event)];
     const wait = event.event_type === "step_retry" ? waitText(event.context.delay_seconds) : null;
-    return wait === null ? [row] : [row, ["", "", "", wait]];
+    return wait === null ? [row] : [row, ["", "", "", ...node(""), wait]];
   });
-  return { heads: ["#", "AT", "STATUS", "EVENT"], rows };
+  return { heads: ["#", "AT", "STATUS", ...node("STEP"), "EVENT"], rows };
 }
 
 /** `action_error (attempt=1, error="503 Service Unavailable")` */
@@ -56,8 +59,10 @@ function factsOf({ event_type, context, error }: NoetlEvent): readonly NoetlFact
     case "step_failed_terminal":
       return terminalFacts(context);
     case "step_completed":
-    case "execution_failed":
       return [];
+    case "execution_failed":
+      // Of a run, whose step failed; of a task the line above has the reason.
+      return context.step === undefined ? [] : [["reason", context.reason], ["step", context.step], quotedError];
     default:
       return [...ownFacts(context), quotedError];
   }
