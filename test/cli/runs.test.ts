@@ -131,6 +131,7 @@ describe.each(KINDS)("playbooks on a %s", (kind) => {
     fix();
     const redriven = await ask("redrive", id, "--from", "ship", "--set", "data.to=Bergen");
     expect(redriven).toMatchObject({ code: 0, stdout: expect.stringContaining(id) });
+    expect(redriven.stderr.includes("no server is running on this data")).toBe(server === null);
     expect(await ask("wait", id)).toMatchObject({ code: 0 });
     expect(await askJson("get", id)).toMatchObject({
       ...{ state: "succeeded", chapter: 2, result: { shipped: { days: 4, to: "Bergen" } } },

@@ -8,6 +8,7 @@ import { type CliCommand, READING } from "../command.ts";
 import { forEach, givenIds } from "../jobs/for-each-job.ts";
 import { nullIfForbidden } from "../jobs/job-reference.ts";
 import { showLocal } from "../output/print.ts";
+import { noteIfNoServer } from "../playbooks/start-runs.ts";
 import { TARGET } from "../target/target.ts";
 
 export const cancel: CliCommand = {
@@ -22,7 +23,9 @@ export const cancel: CliCommand = {
   examples: ["perdure cancel job_01m7gekg9zevv9a6xvvwmt1v8g"],
 
   async run(context) {
-    return forEach(context, givenIds(context.given, cancel), cancelOne);
+    return forEach(context, givenIds(context.given, cancel), cancelOne, async (_, jobs) => {
+      noteIfNoServer(context, jobs);
+    });
   },
 };
 

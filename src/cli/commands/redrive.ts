@@ -14,6 +14,7 @@ import { conflictError, EXIT, requirementError, usageError, valueError } from ".
 import { asInstant } from "../input/job-options.ts";
 import { forEach, givenIds } from "../jobs/for-each-job.ts";
 import { RUN_REDRIVE_OPTIONS, runRedriveOf } from "../playbooks/redrive-options.ts";
+import { noteIfNoServer } from "../playbooks/start-runs.ts";
 import { REDRIVE_OPTIONS, redriveChangesOf } from "../submit/redrive-changes.ts";
 import { warnIfStillWaiting } from "../submit/warn-no-worker.ts";
 import { serverNow } from "../target/server-time.ts";
@@ -86,7 +87,10 @@ export const redrive: CliCommand = {
       context,
       ids,
       (perdure, id) => (runOptions === null ? perdure.redrive(id, changes) : redriveRun(perdure, id, runOptions)),
-      (perdure, jobs) => warnIfStillWaiting(context, perdure, jobs),
+      async (perdure, jobs) => {
+        noteIfNoServer(context, jobs);
+        await warnIfStillWaiting(context, perdure, jobs);
+      },
     );
   },
 };

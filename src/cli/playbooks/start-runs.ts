@@ -3,16 +3,25 @@ import type { PlaybookInput } from "../../core/api/playbooks.ts";
 import type { RunHandle, RunInfo, RunOptions } from "../../core/api/runs.ts";
 import type { Perdure } from "../../core/api.ts";
 import { PerdureError } from "../../core/errors.ts";
+import type { JobInfo } from "../../core/job/views.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import { systemClock } from "../../lib/system-clock.ts";
 import type { CommandContext } from "../command.ts";
 import { EXIT } from "../exit.ts";
 import { runEndText, runFailureLine, runStateText } from "../output/run-text.ts";
 import { painted } from "../output/terminal-text.ts";
 import { untilInterrupted } from "../stop-signals.ts";
+import { targetOf } from "../target/target.ts";
 import { asInputError, type RunInput } from "./run-options.ts";
 
 /** The run is stored, and nothing advances it. */
 export const NO_SERVER = "no server is running on this data: the run continues when one is started with `perdure up`";
+
+/** After a command on jobs: for runs that continue, and that no engine advances now. */
+export function noteIfNoServer(context: CommandContext, jobs: readonly JobInfo[]): void {
+  const isLive = jobs.some(({ kind, state }) => kind === RUN_KIND && state === "blocked");
+  if (isLive && targetOf(context).kind === "store") context.out.note(NO_SERVER);
+}
 
 export interface RunToStart {
   readonly playbook: PlaybookInput;

@@ -284,7 +284,7 @@ function waitText(row: StepInfo, { history, waits = {}, now }: ReadRun): string 
       : `${name}: ${loopText(items)}, ${counted(items.open, "item")} running`;
   }
   const why = waits[row.n];
-  if (why !== undefined) return `${name}: ${why}`;
+  if (why !== undefined) return `${name}: ${why.replace(/\.$/, "")}`;
   if (row.jobState === "running")
     return `${name}: attempt ${row.attempt} is running, ${showSpan(row.startedAt, now)} after its start`;
   if (row.jobState === "queued" && row.nextRunAt !== null && row.nextRunAt > now) {
