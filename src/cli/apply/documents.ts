@@ -77,6 +77,11 @@ function chosenKind(name: string): Dialect | null {
   throw choiceError("--dialect", name, KINDS);
 }
 
+/** Whether a document is one or several jobs, for the message of a command that takes playbooks. */
+export function isJobDocument(value: unknown): boolean {
+  return ownness(value) === "sure" || candidates(value).length > 0;
+}
+
 function kindOf(yaml: YamlText): Dialect | null {
   const { value } = yaml;
   const own = ownness(value);
@@ -119,6 +124,7 @@ const KIND_VALUES: readonly string[] = DIALECTS.flatMap(({ signs }) => signs.kin
 
 const KNOWN_KINDS = [
   "A job of Perdure has argv, command, kind or jobs",
+  "a playbook has apiVersion: perdure/v1 and workflow",
   ...DIALECTS.map(({ called, signs }) => `${called} has ${signs.text}`),
 ].join("; ");
 

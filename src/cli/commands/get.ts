@@ -20,7 +20,7 @@ import { budgetFacts, usageFact } from "../output/policy-text.ts";
 import { type Printer, showLocal, showSince } from "../output/print.ts";
 import { type Colour, painted, type TextPiece } from "../output/terminal-text.ts";
 import { yamlText } from "../output/yaml-text.ts";
-import { printRun, readRun } from "../playbooks/get-run.ts";
+import { noteMoreSteps, printRun, readRun } from "../playbooks/get-run.ts";
 import { serverNow } from "../target/server-time.ts";
 import { TARGET, withPerdure } from "../target/target.ts";
 
@@ -61,7 +61,10 @@ export const get: CliCommand = {
       const job = await handle.get();
       if (job.kind === RUN_KIND) {
         const found = await readRun(perdure, id);
-        if (format !== null) return write({ ...found.run, steps: found.steps });
+        if (format !== null) {
+          noteMoreSteps(out, found);
+          return write({ ...found.run, steps: found.steps });
+        }
         return printRun(out, perdure, found, shownValue);
       }
       // From the events, unlike the rows of attempts: with the running one, and with the delays between them.

@@ -2,6 +2,7 @@
 
 import type { JobOutputs } from "../../core/api/outputs.ts";
 import type { JobInfo } from "../../core/job/views.ts";
+import { RUN_KIND } from "../../core/playbook/playbook.ts";
 import type { CliCommand, CommandContext } from "../command.ts";
 import { CliError, conflictError, EXIT } from "../exit.ts";
 import { followLogs } from "../follow/follow-logs.ts";
@@ -42,6 +43,10 @@ export const logs: CliCommand = {
     return withPerdure(context, async (perdure) => {
       const id = await fullId(perdure, short);
       const job = await perdure.job(id);
+      if ((await job.get()).kind === RUN_KIND) {
+        const how = `\`perdure steps ${id}\` lists its steps, and \`perdure logs JOB\` shows the output of the job of one`;
+        throw new CliError(EXIT.failed, `${id} is a run, which has no output of its own; ${how}`);
+      }
       if (given.flag("follow")) return followLogs(context, perdure, job, { attempt: wanted, streams });
       const outputs = await perdure.outputs(id);
       const info = await job.get();

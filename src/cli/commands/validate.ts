@@ -1,10 +1,16 @@
 /** `perdure validate`: all problems of playbook files. Needs no database. */
 import { counted } from "../../core/format.ts";
+import { isJobDocument } from "../apply/documents.ts";
 import { type CliCommand, READING } from "../command.ts";
 import { loadConfig, optionsFor } from "../config/config.ts";
 import { EXIT, missingArgument } from "../exit.ts";
 import { painted } from "../output/terminal-text.ts";
-import { type PlaybookFileReading, playbookSources, readWithFiles } from "../playbooks/playbook-files.ts";
+import {
+  type PlaybookFileReading,
+  type PlaybookSource,
+  playbookSources,
+  readWithFiles,
+} from "../playbooks/playbook-files.ts";
 import { countsText, errorsIn, problemLines } from "../playbooks/problems.ts";
 
 const KEYS = ["playbooks.tools"] as const;
@@ -29,7 +35,7 @@ export const validate: CliCommand = {
     for (const name of names) {
       const sources = await playbookSources(name, io);
       if ("problems" in sources) readings.push(sources);
-      else for (const source of sources) readings.push(...readWithFiles(source, tools).readings);
+      else for (const source of sources) readings.push(...withAdvice(source, readWithFiles(source, tools).readings));
     }
     const all = once(readings);
     if (given.flag("json")) out.json(all.map(shownReading));
@@ -51,6 +57,21 @@ export const validate: CliCommand = {
     return errorsIn(all) === 0 ? EXIT.done : EXIT.usage;
   },
 };
+
+/** A file of jobs is checked by another command. */
+function withAdvice(
+  { yaml, file }: PlaybookSource,
+  readings: readonly PlaybookFileReading[],
+): readonly PlaybookFileReading[] {
+  if (!readings[0]?.problems.some(({ code }) => code === "not_a_playbook") || !isJobDocument(yaml.value))
+    return readings;
+  const advice = `; this is a file of jobs: \`perdure apply --dry-run -f ${file}\` checks it`;
+  return readings.map((reading, i) =>
+    i > 0
+      ? reading
+      : { ...reading, problems: reading.problems.map((each) => ({ ...each, message: each.message + advice })) },
+  );
+}
 
 /** A file may be given, and named by another. */
 function once(readings: readonly PlaybookFileReading[]): PlaybookFileReading[] {

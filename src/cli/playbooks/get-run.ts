@@ -22,7 +22,12 @@ export async function readRun(perdure: Perdure, id: string): Promise<RunWithStep
   return { run, steps: steps.slice(0, SHOWN_STEPS), hasMore: steps.length > SHOWN_STEPS };
 }
 
-export function printSteps(out: Printer, { run, steps, hasMore }: RunWithSteps, now: number): void {
+export function noteMoreSteps(out: Printer, { run, hasMore }: RunWithSteps): void {
+  if (hasMore) out.note(`only ${SHOWN_STEPS} steps are shown; \`perdure steps ${run.id} --all\` lists all of them`);
+}
+
+export function printSteps(out: Printer, found: RunWithSteps, now: number): void {
+  const { steps } = found;
   if (steps.length > 0) {
     out.line();
     out.table(
@@ -30,17 +35,18 @@ export function printSteps(out: Printer, { run, steps, hasMore }: RunWithSteps, 
       steps.map((step) => stepRow(step, now)),
     );
   }
-  if (hasMore) out.note(`only ${SHOWN_STEPS} steps are shown; \`perdure steps ${run.id} --all\` lists all of them`);
+  noteMoreSteps(out, found);
 }
 
 export async function printRun(
   out: Printer,
   perdure: Perdure,
-  { run, steps, hasMore }: RunWithSteps,
+  found: RunWithSteps,
   shownValue: (value: unknown) => string,
 ): Promise<void> {
+  const { run } = found;
   out.facts(runFacts(run));
-  printSteps(out, { run, steps, hasMore }, await serverNow(perdure));
+  printSteps(out, found, await serverNow(perdure));
   for (const [name, value] of [
     ["Input", run.input],
     ["Result", run.result],
