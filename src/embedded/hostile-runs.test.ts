@@ -33,3 +33,21 @@ it("refuses a playbook that takes long to check, and files that do together", as
   const files = Object.fromEntries(["a", "b", "c", "d", "e", "f"].map((name) => [`./${name}.yaml`, text]));
   await expect(kit.perdure.run({ source: text, files })).rejects.toThrow("at most 1048576 are allowed");
 });
+
+it("lists runs with much data a few at a time", async () => {
+  const kit = await open();
+  const waiting = document([{ step: "a", type: "wait", for: "1h" }]);
+  for (let i = 0; i < 12; i++) await kit.perdure.run(waiting, { text: "x".repeat(900_000) });
+  await kit.settled();
+  const seen: string[] = [];
+  const sizes: number[] = [];
+  for (let cursor: string | null | undefined; cursor !== null; ) {
+    const page = await kit.perdure.runs(cursor === undefined ? {} : { cursor });
+    seen.push(...page.runs.map(({ id }) => id));
+    sizes.push(page.runs.length);
+    cursor = page.next;
+  }
+  expect(new Set(seen).size).toBe(12);
+  expect(seen).toHaveLength(12);
+  expect(Math.max(...sizes)).toBeLessThanOrEqual(8);
+});

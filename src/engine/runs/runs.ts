@@ -26,6 +26,10 @@ import type { RunService, RunTrouble } from "./run-service.ts";
 import { jobsOfRuns, runInfo, stepInfos } from "./run-views.ts";
 import { type NewRunRequest, type StartedRun, startRun } from "./start-run.ts";
 
+/** Of a page of runs, in characters. */
+const PAGE_CHARS = 8_388_608;
+const READ_TOGETHER = 4;
+
 export class Runs {
   readonly #parts: EngineParts;
   readonly #playbooks: Playbooks;
@@ -51,14 +55,24 @@ export class Runs {
 
   async list(namespace: string, filter: RunsFilter): Promise<{ runs: RunInfo[]; next: string | null }> {
     const { store } = this.#parts;
-    const { jobs, next } = await store.find({ namespace, ...jobsOfRuns(checkRunsFilter(filter)) });
-    const infos = await Promise.all(
-      jobs.map(async (job) => {
-        const run = await store.runs.row(job.id);
-        return run === null ? [] : [await runInfo(store, this.#playbooks, job, run)];
-      }),
-    );
-    return { runs: infos.flat(), next };
+    const conditions = { namespace, ...jobsOfRuns(checkRunsFilter(filter)) };
+    const { jobs, next } = await store.find(conditions);
+    const runs: RunInfo[] = [];
+    let chars = 0;
+    for (let at = 0; at < jobs.length; at += READ_TOGETHER) {
+      if (chars > PAGE_CHARS) {
+        // A run may have a megabyte of data, so a page can be short. The cursor is that of a page of this size.
+        return { runs, next: (await store.find({ ...conditions, limit: at })).next };
+      }
+      const together = jobs.slice(at, at + READ_TOGETHER);
+      const rows = await Promise.all(together.map(({ id }) => store.runs.row(id)));
+      for (const [index, run] of rows.entries()) {
+        if (run === null) continue;
+        runs.push(await runInfo(store, this.#playbooks, together[index] as JobRow, run));
+        chars += run.data.length + (run.result?.length ?? 0);
+      }
+    }
+    return { runs, next };
   }
 
   async steps(namespace: string, id: string, page: StepsPage = {}): Promise<StepInfo[]> {
