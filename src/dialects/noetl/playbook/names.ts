@@ -26,3 +26,9 @@ export const NOETL_ALIASES: Readonly<Record<string, string>> = {
   payload: "inputs",
   this: "result",
 };
+
+/** A query's rows under the names of NoETL: `STEP.command_0.rows`. */
+export function rowAliases(name: string): Readonly<Record<string, string>> {
+  const commands = Array.from({ length: 10 }, (_, i) => [`${name}.command_${i}`, name]);
+  return { ...Object.fromEntries(commands), [`${name}.row_count`]: `${name}.rowCount` };
+}

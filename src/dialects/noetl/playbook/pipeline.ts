@@ -11,7 +11,7 @@ import {
 import type { SourcePath } from "../../../core/playbook/problem.ts";
 import { actionSources } from "./action-sources.ts";
 import type { Draft, Raw } from "./draft.ts";
-import { NOETL_ALIASES } from "./names.ts";
+import { NOETL_ALIASES, rowAliases } from "./names.ts";
 
 export interface PipelineTask {
   readonly label: string;
@@ -76,6 +76,7 @@ export function inlinePlaybook(
 ): StepAction | null {
   const labels: string[] = [];
   const names: Record<string, string> = {};
+  let rows: Record<string, string> = {};
   const outer: Record<string, string> = {};
   const steps: PlaybookStep[] = [];
   const sources = new Map<string, SourcePath>();
@@ -98,6 +99,10 @@ export function inlinePlaybook(
       .set(`${key}.action`, task.path)
       .set(`${key}.set`, [...task.path, "set"]);
     actionSources(draft.document, sources, `${key}.action`, [task.path]);
+    if (made.action?.type === "postgres") {
+      rows = { ...rows, ...rowAliases(task.label) };
+      if (i === tasks.length - 1) Object.assign(draft.aliases, rowAliases(name));
+    }
     for (const key of Object.keys(made.set)) names[key] = `ctx.${key}`;
     const arcs = i === tasks.length - 1 ? [] : [{ to: i + 1, when: null, on: "success" as const, data: null, set: {} }];
     steps.push({ ...made, name: task.label, arcs });
@@ -121,7 +126,7 @@ export function inlinePlaybook(
     result: null,
     entry: 0,
     steps,
-    aliases: { ...NOETL_ALIASES, ...names },
+    aliases: { ...NOETL_ALIASES, ...names, ...rows },
     mustTakeArc: false,
   };
   draft.inner.set(inline, sources);

@@ -412,6 +412,19 @@ describe("more of version 2", () => {
     expect(stepOf(playbook, "end").action).toMatchObject({ data: { rows: "{{ start.command_0.rows }}" } });
   });
 
+  it("reads rows of a query in a pipeline, and of one that ends it", () => {
+    const playbook = good(`workflow:
+  - step: start
+    tool:
+      - { name: a, kind: postgres, auth: pg, query: select 1 as one }
+      - { name: b, kind: postgres, auth: pg, query: "select {{ a.command_0.rows[0].one }}" }
+    next: [{ step: end, when: "{{ start.command_0.rows | length > 0 }}" }]
+`);
+    const { action } = stepOf(playbook, "start");
+    expect(action?.type === "playbook" && action.inline?.aliases).toMatchObject({ "a.command_0": "a" });
+    expect(playbook.aliases).toMatchObject({ "start.row_count": "start.rowCount" });
+  });
+
   it("finds the place of a problem in a tool of a pipeline", () => {
     const tools = `[{ name: a, kind: shell, cmds: [x] }, { b: { kind: postgres, auth: pg, query: "insert into {{ ctx.t }}.x values (1)" } }]`;
     expect(errors(`workflow: [{ step: s, tool: ${tools} }]`)).toEqual(["sql_place workflow.0.tool.1.b.query"]);

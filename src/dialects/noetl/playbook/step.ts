@@ -9,6 +9,7 @@ import { readCases, readSink } from "./cases.ts";
 import { type Draft, from, type Raw } from "./draft.ts";
 import { type Flow, type NamedArc, readNext, readSet } from "./flow.ts";
 import { LOOP_FIELDS, LOOP_REFUSED, loopOf, readLoop } from "./loop.ts";
+import { rowAliases } from "./names.ts";
 import { inlinePlaybook } from "./pipeline.ts";
 
 import { type RetryParts, readAdmit, readRetry } from "./policy.ts";
@@ -201,7 +202,7 @@ function bodyAction(
     for (const field of ["save", "sink"]) readSink(draft, fields[field], [...path, field]);
   }
   const action = resolved.tool === null ? null : readAction(draft, resolved.tool, fields, resolved.path);
-  if (action?.type === "postgres") rowAliases(draft, step);
+  if (action?.type === "postgres" && step !== "") Object.assign(draft.aliases, rowAliases(step));
   const spec = isPlain(fields.spec) ? (fields.spec as Raw) : null;
   if (spec !== null) draft.known(spec, [...path, "spec"], ["policy", "timeout"]);
   const policy = spec?.policy;
@@ -263,13 +264,6 @@ function retryParts(fields: Raw, path: SourcePath): RetryParts["retry"] {
   return retry === undefined || retry === null || retry === false
     ? []
     : [{ value: retry, path: [...path, "retry"], when: null }];
-}
-
-/** A query's rows under the names of NoETL: `STEP.command_0.rows`. */
-function rowAliases(draft: Draft, step: string): void {
-  if (step === "") return;
-  for (let i = 0; i < 10; i++) draft.aliases[`${step}.command_${i}`] = step;
-  draft.aliases[`${step}.row_count`] = `${step}.rowCount`;
 }
 
 /** Arcs of `case` come before those of `next`, which are taken where none of them is. */

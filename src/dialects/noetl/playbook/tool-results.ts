@@ -5,7 +5,9 @@ import type { Playbook, StepAction } from "../../../core/playbook/playbook.ts";
 import type { Draft } from "./draft.ts";
 
 export function withToolResults(draft: Draft, playbook: Playbook): Playbook {
-  const queries = playbook.steps.filter(({ action }) => action?.type === "postgres").map(({ name }) => name);
+  const queries = playbook.steps
+    .filter(({ name }) => Object.hasOwn(playbook.aliases, `${name}.row_count`))
+    .map(({ name }) => name);
   if (draft.pipelines.size === 0 && queries.length === 0) return playbook;
   const steps = playbook.steps.map((step, i) => {
     const path = draft.sources.get(`steps[${i}]`) ?? [];
