@@ -32,6 +32,7 @@ describe("a redrive", () => {
 
     // The retention of what has succeeded is a week: its steps belong to a run that has failed.
     await kit.advance("30d");
+    await kit.perdure.prune();
     broken.clear();
     await run.redrive();
     expect(await kit.runToEnd(run)).toMatchObject({ state: "succeeded", result: 10, chapter: 2 });
@@ -82,6 +83,21 @@ describe("a redrive", () => {
     const steps = await run.steps();
     expect(steps.filter(({ job }) => job === one?.job)).toEqual([one]);
   });
+});
+
+it("a run that has succeeded goes with its steps, after a week", async () => {
+  const kit = await open([task("work", () => 1)]);
+  const { perdure } = kit;
+  const run = await perdure.run(playbook([work("one", {}, { next: "two" }), work("two")]));
+  await kit.runToEnd(run);
+  const [one] = await run.steps();
+  await kit.advance("6d");
+  await perdure.prune();
+  expect(await run.steps()).toHaveLength(2);
+  await kit.advance("2d");
+  await perdure.prune();
+  expect((await perdure.runs()).runs).toEqual([]);
+  await expect(perdure.job(one?.job as string)).rejects.toMatchObject({ code: "job_not_found" });
 });
 
 describe("the definition of a run", () => {

@@ -164,6 +164,28 @@ describe("a trap:", () => {
     if (result !== undefined) expect(info.result).toEqual(result);
   });
 
+  it("with failureMode cancel the other branches end at once", async () => {
+    const kit = await open();
+    const step = task("work", async ({ ms = 0, fail = false }: { ms?: number; fail?: boolean }, { signal }) => {
+      await kit.clock.sleep(ms, signal);
+      if (fail) throw new Error("as asked");
+    });
+    await kit.perdure.work([step], { concurrency: 5 });
+    const workflow = [
+      { step: "start", next: ["bad", "good", "pause"] },
+      work("bad", { ms: 1_000, fail: true }),
+      work("good", { ms: 3_600_000 }, { next: "later" }),
+      { step: "pause", type: "wait", for: "2h", next: "later" },
+      work("later"),
+    ];
+    const run = await kit.perdure.run(playbook(workflow, { failureMode: "cancel" }));
+    const before = kit.clock.now();
+    expect(await kit.runToEnd(run)).toMatchObject({ state: "failed", failedStep: "bad" });
+    expect(kit.clock.now() - before).toBeLessThan(60_000);
+    const made = (await run.steps()).map(({ step: name, state }) => `${name} ${state}`);
+    expect(made).toEqual(["start succeeded", "bad failed", "good cancelled", "pause cancelled"]);
+  });
+
   it("an hour in which the wall clock is shown again does not repeat a timer, and does not lose it", async () => {
     // Both Sundays of 2030 on which clocks in Oslo change.
     for (const [startAt, until] of [
