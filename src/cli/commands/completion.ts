@@ -55,6 +55,11 @@ function wordsOf({ name }: CliCommand): readonly string[] {
   return name === "config" ? KEYS : [];
 }
 
+/** After its words. */
+function takesFiles({ name }: CliCommand): boolean {
+  return name === "playbook";
+}
+
 function optionsOf({ options }: CliCommand): readonly CommandOption[] {
   return [...options, HELP];
 }
@@ -119,7 +124,8 @@ function zsh(commands: readonly CliCommand[]): string {
   const cases = commands.map((command) => {
     const specs = optionsOf(command).flatMap(zshOption);
     const words = wordsOf(command);
-    specs.push(quote(words.length === 0 ? "*:file:_files" : `1:word:(${words.join(" ")})`));
+    if (words.length > 0) specs.push(quote(`1:word:(${words.join(" ")})`));
+    if (words.length === 0 || takesFiles(command)) specs.push(quote("*:file:_files"));
     return `    ${command.name})\n      _arguments -s ${specs.join(" \\\n        ")} ;;`;
   });
   return `#compdef perdure
@@ -164,7 +170,8 @@ function fish(commands: readonly CliCommand[]): string {
       lines.push(line([inside, "-l", option.name, ...short, ...value, "-d", fishQuote(option.help)]));
     }
     const words = wordsOf(command);
-    if (words.length > 0) lines.push(line([inside, "-f", "-a", fishQuote(words.join(" "))]));
+    const noFiles = takesFiles(command) ? [] : ["-f"];
+    if (words.length > 0) lines.push(line([inside, ...noFiles, "-a", fishQuote(words.join(" "))]));
   }
   return ["# Completion of perdure for fish", ...lines].join("\n");
 }

@@ -58,9 +58,9 @@ export const start: CliCommand = {
         ...{ playbook: what, options },
         input: typedInput(given, input, inputs),
       });
+      if (target.kind === "store" && run.created) context.out.note(NO_SERVER);
       if (given.flag("wait")) return waitForRuns(context, [run]);
       if (given.flag("json")) context.out.json({ id: run.id, created: run.created });
-      if (target.kind === "store" && run.created) context.out.note(NO_SERVER);
       return EXIT.done;
     });
   },

@@ -49,13 +49,13 @@ export async function storeIn(context: CommandContext, perdure: Perdure, wanted:
   const stored = await storeAll(context, perdure, request);
   const runs: RunHandle<unknown>[] = [];
   for (const run of request.runs ?? []) runs.push(await startRun(context, perdure, run));
+  if (request.target.kind === "store" && runs.some(({ created }) => created)) out.note(NO_SERVER);
   const warnings = await warnIfNoWorker(context, perdure, stored.jobs, request);
   if (given.flag("wait")) return waitForEnds(context, perdure, { ...stored, runs, warnings }, request);
   if (given.flag("json")) {
     const shown = stored.jobs.map(({ job: { id, created } }) => ({ id, created, ...warningOf(id, warnings) }));
     out.json(request.isList ? [...shown, ...runs.map(({ id, created }) => ({ id, created }))] : shown[0]);
   }
-  if (request.target.kind === "store" && runs.some(({ created }) => created)) out.note(NO_SERVER);
   return stored.failed === 0 ? EXIT.done : EXIT.failed;
 }
 
