@@ -142,15 +142,19 @@ function randomPlaybook(dice: Dice) {
       .filter(() => dice.chance(0.4))
       .slice(0, 3);
     const next = targets.map((step) => (dice.chance(0.5) ? { step } : { step, when: dice.pick(CONDITIONS) }));
+    const name = `s${i}`;
+    // Three visits in a row.
+    const again = dice.chance(0.15) ? [{ step: name, when: `{{ ${name}.visits < 3 }}` }] : [];
+    const mode = again.length > 0 ? "first" : dice.pick(["match", "first", "all"]);
+    const arcs = [...again, ...next];
     const more = {
-      ...(next.length > 0 ? { next: { spec: { mode: dice.pick(["match", "first", "all"]) }, arcs: next } } : {}),
+      ...(arcs.length > 0 ? { next: { spec: { mode }, arcs } } : {}),
       ...(dice.chance(0.15) ? { join: "any" } : {}),
       ...(dice.chance(0.1) ? { when: "{{ 1 == 2 }}" } : {}),
     };
     const data = { fail: dice.chance(0.2), ms: dice.pick([0, 0, 100, 3_000]) };
     const kind = between(dice, 0, 9);
-    const name = `s${i}`;
-    if (kind === 0) return { step: name, ...more };
+    if (kind === 0 && again.length === 0) return { step: name, ...more };
     if (kind === 1) return { step: name, type: "wait", for: dice.pick(["1s", "20s"]), ...more };
     if (kind === 2) return { step: name, type: "playbook", path: "./below.yaml", ...more };
     if (kind > 4) return work(name, data, more);
