@@ -51,3 +51,16 @@ it("lists runs with much data a few at a time", async () => {
   expect(seen).toHaveLength(12);
   expect(Math.max(...sizes)).toBeLessThanOrEqual(8);
 });
+
+it.each([
+  [{ set: "x" }, "redrive.set"],
+  [{ set: [null] }, "redrive.set[0]"],
+  [{ from: { a: 1 } }, "redrive.from"],
+])("refuses the redrive %j with the field that is wrong", async (options, path) => {
+  const kit = await open();
+  const run = await kit.perdure.run(
+    document([{ step: "a", type: "wait", until: "{{ at }}" }], { workload: { at: "never" } }),
+  );
+  expect(await kit.runToEnd(run)).toMatchObject({ state: "failed" });
+  await expect(run.redrive(options as never)).rejects.toMatchObject({ code: "invalid_config", path });
+});

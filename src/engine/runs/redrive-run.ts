@@ -1,7 +1,7 @@
 /** Redrives a run: checks what is to be repeated against its definition, pins another one if asked to, and gives the command. What
  *  follows is decided by the run's own advance. */
 import type { RunRedriveOptions } from "../../core/api/runs.ts";
-import { asObject, asText, checkOptions, isPlain, nearest } from "../../core/check.ts";
+import { asList, asObject, asText, checkOptions, isPlain, nearest } from "../../core/check.ts";
 import { ConfigError } from "../../core/errors.ts";
 import { toPayload } from "../../core/input/submit-check.ts";
 import type { Playbook } from "../../core/playbook/playbook.ts";
@@ -14,6 +14,9 @@ import { checkedPayload } from "../submit.ts";
 
 const NAMES = ["from", "skip", "set", "workload", "latest", "playbook"] as const;
 
+/** Steps that are named in one redrive. */
+const MAX_LISTED = 1_000;
+
 /** The content of the command. */
 export async function redriveOf(
   store: Pick<Store, "runs">,
@@ -22,20 +25,26 @@ export async function redriveOf(
   options: RunRedriveOptions,
 ): Promise<RunRedrive> {
   checkOptions(options, NAMES, "redrive");
-  const { from, skip, set, workload } = options;
+  const { from, skip, workload } = options;
   const current = await playbooks.load(run.playbook);
   const other = await otherDefinition(playbooks, run, current, options);
   const playbook = other?.playbook ?? current;
   const known = (name: unknown, path: string) => knownStep(playbook, name, path);
-  const steps = from === undefined ? undefined : typeof from === "string" ? [from] : [...from];
-  steps?.forEach((name, i) => {
-    known(name, `redrive.from[${i}]`);
-  });
+  const given = typeof from === "string" ? [from] : from;
+  const steps = given === undefined ? undefined : asList(given, "redrive.from", known, MAX_LISTED);
   if (skip !== undefined) for (const name of Object.keys(asObject(skip, "redrive.skip"))) known(name, "redrive.skip");
-  set?.forEach(({ step, path }, i) => {
-    known(step, `redrive.set[${i}].step`);
-    asText(path, `redrive.set[${i}].path`, 500);
-  });
+  const set =
+    options.set === undefined
+      ? undefined
+      : asList(
+          options.set,
+          "redrive.set",
+          (each, at) => {
+            const { step, path, value = null } = asObject(each, at, ["step", "path", "value"]);
+            return { step: known(step, `${at}.step`), path: asText(path, `${at}.path`, 500), value };
+          },
+          MAX_LISTED,
+        );
   if (workload !== undefined && !isPlain(workload)) {
     throw new ConfigError({ path: "redrive.workload", given: workload, allowed: "an object" });
   }
@@ -58,9 +67,9 @@ export async function redriveOf(
   return JSON.parse(checkedPayload(toPayload(redrive))) as RunRedrive;
 }
 
-function knownStep({ steps }: Playbook, name: unknown, path: string): void {
+function knownStep({ steps }: Playbook, name: unknown, path: string): string {
   const names = steps.map((step) => step.name);
-  if (typeof name === "string" && names.includes(name)) return;
+  if (typeof name === "string" && names.includes(name)) return name;
   const near = typeof name === "string" ? nearest(name, names) : null;
   throw new ConfigError({ path, given: name, allowed: "the name of a step of the playbook", nearest: near });
 }
