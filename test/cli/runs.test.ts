@@ -128,6 +128,16 @@ describe.each(KINDS)("playbooks on a %s", (kind) => {
       const said = await ask("redrive", id, ...argv);
       expect([said.code === 0, said.stderr], argv.join(" ")).toEqual([false, expect.stringContaining(words)]);
     }
+    file(
+      "less.yaml",
+      `${HEAD}metadata: { name: less }\nworkflow:\n  - { step: ship, type: wait, for: 1s, next: shp }\n`,
+    );
+    const bad = await ask("redrive", id, "--definition", join(dir, "less.yaml"));
+    expect(bad).toMatchObject({ code: 2, stdout: "", stderr: expect.stringContaining('unknown step "shp"') });
+    file("less.yaml", ORDERS.replace("next: ship", "next: none").replace("  - { step: ship", "  - { step: none"));
+    const misfit = await ask("redrive", id, "--definition", join(dir, "less.yaml"));
+    expect([misfit.code === 0, misfit.stderr]).toEqual([false, expect.stringMatching(/ship/)]);
+    expect(await askJson("get", id)).toMatchObject({ state: "failed", chapter: 1 });
     fix();
     const redriven = await ask("redrive", id, "--from", "ship", "--set", "data.to=Bergen");
     expect(redriven).toMatchObject({ code: 0, stdout: expect.stringContaining(id) });

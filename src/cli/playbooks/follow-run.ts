@@ -27,7 +27,7 @@ export interface FollowRunRequest {
 const POLL_MS = 500;
 /** Steps whose attempts are printed at a time. */
 const WATCHED = 50;
-/** Jobs that are checked for a missing worker. */
+/** Jobs that are checked for a missing worker at a time. */
 const CHECKED = 5;
 
 export async function followRun(request: FollowRunRequest): Promise<void> {
@@ -51,7 +51,7 @@ class RunFollower {
   /** The last attempt of a job that was printed. */
   readonly #printed = new Map<string, number>();
   readonly #over = new AbortController();
-  #checked = 0;
+  #checking = 0;
 
   constructor(request: FollowRunRequest) {
     this.#request = request;
@@ -135,14 +135,22 @@ class RunFollower {
       const name = this.#names.get("step" in change ? change.step : -1);
       if (isNew && name !== undefined) lines.update(`loop ${loop.n}`, `  ${name}: ${loopLine(loop)}`);
     }
-    if (ofSteps.length === 0) return;
-    const rows = await this.#rows(ofSteps.map(({ n }) => n));
+    const rows = ofSteps.length === 0 ? new Map<number, StepInfo>() : await this.#rows(ofSteps.map(({ n }) => n));
     for (const { n, change } of ofSteps) {
       const row = rows.get(n);
       if (row === undefined || (change.do !== "start" && change.do !== "end")) continue;
       this.#names.set(change.step, row.step);
       if (change.do === "start") this.#started(row, change, isNew);
       else await this.#ended(row, change, isNew);
+    }
+    if (isNew) this.#checkItems(changes);
+  }
+
+  /** All items of a loop need the same worker. */
+  #checkItems(changes: readonly RunChange[]): void {
+    for (const change of changes) {
+      if (change.do !== "start" || change.item !== 0 || change.job === undefined) continue;
+      void this.#warn(this.#names.get(change.step) ?? "item", change.job).catch(() => {});
     }
   }
 
@@ -153,21 +161,26 @@ class RunFollower {
     const line = startLine(stepName(row), row, loop?.n === row.n ? loop : null, systemClock.now());
     if (!isNew || line === null || row.state === "skipped") return;
     lines.note(line);
-    if (row.job === null || row.type === "playbook" || this.#checked >= CHECKED) return;
-    this.#checked += 1;
-    void this.#warn(row, row.job).catch(() => {});
+    if (row.job === null || row.type === "playbook") return;
+    void this.#warn(stepName(row), row.job).catch(() => {});
   }
 
   /** Prints why its job does not start, if it waits for a worker. */
-  async #warn(row: StepInfo, id: string): Promise<void> {
+  async #warn(name: string, id: string): Promise<void> {
     const { perdure, lines, at } = this.#request;
-    const job = await perdure.job(id);
-    const advice = at === "store" ? localAdvice(await job.get()) : null;
-    const note = (text: string) => {
-      const why = text.replace(`${id}: `, "");
-      lines.note(`  ${stepName(row)}: ${advice === null ? why : why.replace(/; start .*$/, `; ${advice}`)}`);
-    };
-    await reportIfWaiting({ perdure, note, at }, job, this.#over.signal);
+    if (this.#checking >= CHECKED) return;
+    this.#checking += 1;
+    try {
+      const job = await perdure.job(id);
+      const advice = at === "store" ? localAdvice(await job.get()) : null;
+      const note = (text: string) => {
+        const why = text.replace(`${id}: `, "");
+        lines.note(`  ${name}: ${advice === null ? why : why.replace(/; start .*$/, `; ${advice}`)}`);
+      };
+      await reportIfWaiting({ perdure, note, at }, job, this.#over.signal);
+    } finally {
+      this.#checking -= 1;
+    }
   }
 
   async #ended(row: StepInfo, { step, visit }: Extract<RunChange, { do: "end" }>, isNew: boolean): Promise<void> {
