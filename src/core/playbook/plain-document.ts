@@ -13,7 +13,10 @@ const DOCUMENT_LIMITS = {
 
 /** Null, with a problem, for a document that is over a limit or cannot be read. Parts that are not JSON become null, with a problem
  *  each. */
-export function plainDocument(document: unknown, reading: DocumentReading): { readonly value: unknown } | null {
+export function plainDocument(
+  document: unknown,
+  reading: Pick<DocumentReading, "error">,
+): { readonly value: unknown } | null {
   const left = { values: DOCUMENT_LIMITS.values, characters: DOCUMENT_LIMITS.characters };
   const path: (string | number)[] = [];
 

@@ -85,7 +85,8 @@ export function readAction(draft: Draft, tool: NamedTool, fields: Raw, path: Sou
   if (kind !== undefined) return { type: "task", task: kind, data: withoutRouting(fields) };
   const near = nearest(name, [...BUILT_IN, "workbook", "iterator", "noop"]);
   const hint = near === null ? "" : `; did you mean "${near}"?`;
-  const fix = `map it to a task kind with the setting playbooks.tools, as in playbooks.tools: { ${name}: my-${name} }`;
+  const example = /^[\w.-]{1,60}$/.test(name) ? `{ ${name}: my-${name} }` : "{ NAME: TASK }";
+  const fix = `map it to a task kind with the setting playbooks.tools, as in playbooks.tools: ${example}`;
   draft.problem(
     "tool_unknown",
     tool.path,

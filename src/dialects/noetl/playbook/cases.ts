@@ -78,7 +78,8 @@ export function readCases(draft: Draft, value: unknown, path: SourcePath): Cases
 
 /** `result: { from: response }`: what the tool returned, as it is. */
 function isOwnResult(value: unknown): boolean {
-  return isPlain(value) && ["response", "result", "output"].includes(String((value as Raw).from));
+  const own: readonly unknown[] = ["response", "result", "output"];
+  return isPlain(value) && own.includes((value as Raw).from);
 }
 
 const REFUSED = Object.fromEntries(

@@ -15,6 +15,7 @@ export interface DraftContext {
 }
 
 const MAX_PROBLEMS = 500;
+const MAX_MESSAGE = 1_000;
 
 export class Draft {
   readonly context: DraftContext;
@@ -37,7 +38,11 @@ export class Draft {
   }
 
   problem(code: ProblemCode, path: SourcePath, message: string, severity: "error" | "warning" = "error"): void {
-    if (this.problems.length < MAX_PROBLEMS) this.problems.push({ code, severity, path, offset: null, message });
+    if (this.problems.length >= MAX_PROBLEMS) return;
+    // One line, also where it has a name of the document.
+    const line = message.replace(/\s*\n\s*/g, " ");
+    const shown = line.length > MAX_MESSAGE ? `${line.slice(0, MAX_MESSAGE - 1)}…` : line;
+    this.problems.push({ code, severity, path, offset: null, message: shown });
   }
 
   invalid(path: SourcePath, given: unknown, allowed: string): void {

@@ -56,9 +56,10 @@ function oneRetry(draft: Draft, given: readonly GivenRetry[]): GivenRetry | unde
     return first;
   }
   draft.note("several rules that retry the same tool become one, with the most attempts and the delays of the first");
-  const most = Math.max(
-    ...given.map(({ value }) => Number((value as Raw).attempts ?? (value as Raw).max_attempts ?? DEFAULT_ATTEMPTS)),
-  );
+  const attempts = given.map(({ value }) => (value as Raw).attempts ?? (value as Raw).max_attempts ?? DEFAULT_ATTEMPTS);
+  // What is not a number is refused when it is read.
+  const odd = attempts.find((each) => typeof each !== "number");
+  const most = odd ?? Math.max(...(attempts as number[]));
   const { max_attempts: _, ...value } = first.value as Raw;
   return { ...first, value: { ...value, attempts: most }, when: either(given.map(({ when }) => when as string)) };
 }

@@ -3,6 +3,7 @@
 import { isPlain, nearest } from "../../../core/check.ts";
 import { show } from "../../../core/errors.ts";
 import { checkPlaybook } from "../../../core/playbook/check-playbook.ts";
+import { plainDocument } from "../../../core/playbook/plain-document.ts";
 import {
   PLAYBOOK_FORMAT,
   PLAYBOOK_LIMITS,
@@ -62,7 +63,8 @@ function runsSomething({ type, tool }: Raw): boolean {
 
 export function readNoetlPlaybook(document: unknown, context: DraftContext): ReadPlaybook {
   const draft = new Draft(context);
-  const made = compiled(draft, document);
+  const plain = plainDocument(document, { error: (code, path, message) => draft.problem(code, path, message) });
+  const made = plain === null ? null : compiled(draft, plain.value);
   const playbook = made === null ? null : withToolResults(draft, made);
   const checked = playbook === null ? [] : checkedParts(draft, playbook);
   const problems = [...draft.problems, ...checked];

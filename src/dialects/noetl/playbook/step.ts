@@ -279,7 +279,7 @@ function readTimeout(draft: Draft, value: unknown, path: SourcePath): number | n
   if (value === undefined || value === null) return null;
   if (typeof value === "string" && !/^\d+(\.\d+)?$/.test(value))
     return draft.checked(path, () => toMs(value as "1s", "timeout"));
-  const seconds = draft.number(Number(value), path, 0.001, MAX_DURATION_MS / 1_000);
+  const seconds = draft.number(typeof value === "string" ? Number(value) : value, path, 0.001, MAX_DURATION_MS / 1_000);
   return seconds === null ? null : Math.round(seconds * 1_000);
 }
 
