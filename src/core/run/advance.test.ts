@@ -532,6 +532,20 @@ describe("loops", () => {
     const made = run.plans.map(({ jobs }) => jobs.reduce((chars, { payload }) => chars + payload.length, 0));
     expect(Math.max(...made)).toBeLessThan(6_000_000);
   });
+
+  it("start a few at a time if their templates cost much, and share the work for `where`", () => {
+    const list = Array.from({ length: 30_000 }, (_, index) => index);
+    const items = Array.from({ length: 500 }, (_, index) => index);
+    const playbook = looping({ concurrency: 500, in: items }, { workload: { list }, parallel: 1_000 });
+    const [each, sum] = playbook.steps as [PlaybookStep, PlaybookStep];
+    const costly = { ...each, action: task({ of: "{{ list | sum }}" }) };
+    const run = started({ ...playbook, steps: [costly, sum] });
+    expect(run.open("each")).toHaveLength(500);
+    expect(Math.max(...run.plans.map(({ jobs }) => jobs.length))).toBeLessThan(300);
+    const loop = { ...(each.loop as StepLoop), where: "{{ (list | sum) > item }}" };
+    const filtered = started({ ...playbook, steps: [{ ...each, loop }, sum] });
+    expect(filtered.run.failure?.message).toContain("the values are too large for a template");
+  });
 });
 
 describe("runs below", () => {

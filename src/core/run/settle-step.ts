@@ -2,6 +2,7 @@
 import { type Failure, failure as failureOf } from "../decision/failure.ts";
 import type { FailReason } from "../job/job.ts";
 import type { PlaybookStep } from "../playbook/playbook.ts";
+import { conditionWork } from "../template/fill.ts";
 import { failRun, whyText } from "./fail-run.ts";
 import type { RunEndCause, StepState } from "./run.ts";
 import type { StepEnded } from "./step-end.ts";
@@ -130,11 +131,12 @@ function choose(turn: RunTurn, step: PlaybookStep, place: AfterPlace): ChosenArc
   let taken: number[] = [];
   const others: number[] = [];
   let errors: Record<string, string> | null = null;
+  const work = conditionWork(4);
   for (const [index, arc] of arcs.entries()) {
     if (arc.on !== "always" && arc.on !== after) continue;
     if (arc.when === null) (mode === "match" ? others : taken).push(index);
     else {
-      const { value, error } = arcIsTrue(turn, place, arc);
+      const { value, error } = arcIsTrue(turn, place, arc, work);
       if (value) taken.push(index);
       if (error !== null) {
         errors ??= {};

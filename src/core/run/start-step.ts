@@ -99,7 +99,8 @@ const TOO_OFTEN = `would start for the ${PLAYBOOK_LIMITS.visits + 1}st time; at 
 /** Whether one more step may start in this advance and, if it works, beside those that are open. */
 export function hasPlace(turn: RunTurn, isWork: boolean): boolean {
   if (isWork && turn.draft.open >= turn.playbook.parallel) return false;
-  if (turn.starts < ADVANCE_LIMITS.starts && turn.chars < ADVANCE_LIMITS.chars) return true;
+  const { starts, chars, work } = ADVANCE_LIMITS;
+  if (turn.starts < starts && turn.chars < chars && turn.meter.spent < work) return true;
   turn.isCapped = true;
   return false;
 }

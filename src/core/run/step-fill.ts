@@ -1,7 +1,7 @@
 /** Fills the parts of a playbook that decide where a run goes: guards, conditions of arcs, values of `ctx`, lists of loops, and the
  *  run's result. Call `needsOf` of step-scope.ts before any of them. */
 import { PLAYBOOK_LIMITS, type PlaybookArc, type PlaybookStep } from "../playbook/playbook.ts";
-import { evaluateWhen, fillValue } from "../template/fill.ts";
+import { conditionWork, evaluateWhen, fillValue } from "../template/fill.ts";
 import { mayBringData, stepIndex } from "./part-names.ts";
 import type { Arrival } from "./run.ts";
 import { type Filled, fillPart, invalid } from "./run-data.ts";
@@ -33,10 +33,15 @@ export function guardOf(source: ScopeSource, place: StartPlace): WhenAnswer {
 }
 
 /** The condition of an arc; true without one. */
-export function arcIsTrue(source: ScopeSource, place: ScopePlace, { when }: PlaybookArc): WhenAnswer {
+export function arcIsTrue(
+  source: ScopeSource,
+  place: ScopePlace,
+  { when }: PlaybookArc,
+  work = conditionWork(),
+): WhenAnswer {
   if (when === null) return { value: true, error: null };
   const trouble = tooMuch(source, place);
-  return trouble === null ? evaluateWhen(when, scopeOf(source, place)) : { value: false, error: trouble };
+  return trouble === null ? evaluateWhen(when, scopeOf(source, place), work) : { value: false, error: trouble };
 }
 
 export function fillSet(
@@ -93,9 +98,11 @@ export function loopList(source: ScopeSource, place: StartPlace): Filled<readonl
   let items: readonly unknown[] = all;
   if (loop.where !== null) {
     const kept: unknown[] = [];
+    // For the whole list, as it may have 10,000 items.
+    const work = conditionWork(16);
     for (const [index, value] of all.entries()) {
       const item = { index, size: all.length, value };
-      const { value: isKept, error } = evaluateWhen(loop.where, scopeOf(source, { ...place, item }, data.value));
+      const { value: isKept, error } = evaluateWhen(loop.where, scopeOf(source, { ...place, item }, data.value), work);
       if (error !== null) return invalid("template", `loop.where: item ${index}: ${error}`);
       if (isKept) kept.push(value);
     }

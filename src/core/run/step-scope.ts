@@ -2,7 +2,7 @@
  *  fill. Values are made when a template asks for them. A step that has not ended does not exist; one that has is read as in
  *  step-output.ts. */
 import type { Playbook, PlaybookStep } from "../playbook/playbook.ts";
-import { type FillOptions, Layered, type TemplateScope } from "../template/fill.ts";
+import { type FillOptions, Layered, type TemplateScope, type WorkMeter } from "../template/fill.ts";
 import {
   afterUses,
   arcDataUses,
@@ -34,6 +34,8 @@ export interface ScopeSource {
   items(loop: number): readonly StoredOutput[] | null | undefined;
   /** `ctx`; null: not loaded. */
   readonly variables: Readonly<Record<string, unknown>> | null;
+  /** What all its fillings cost. */
+  readonly meter?: WorkMeter;
 }
 
 export interface LoopItem {
@@ -357,6 +359,6 @@ function charsOf(items: readonly StoredOutput[]): number {
   return chars;
 }
 
-export function optionsOf({ playbook }: ScopeSource): FillOptions {
-  return { undefined: playbook.undefined };
+export function optionsOf({ playbook, meter }: ScopeSource): FillOptions {
+  return { undefined: playbook.undefined, meter };
 }

@@ -3,8 +3,10 @@
  *  thrown away and decided again with more loaded. */
 import type { Mutable } from "../check.ts";
 import type { Failure } from "../decision/failure.ts";
+import { MAX_WORK } from "../expression/values.ts";
 import { graphOf, type PlaybookGraph } from "../playbook/graph.ts";
 import { type Playbook, type PlaybookStep, RUN_KIND } from "../playbook/playbook.ts";
+import { WorkMeter } from "../template/fill.ts";
 import { RunDraft } from "./draft.ts";
 import type { AdvanceInput, Known, Needs, PlannedChange, PlannedJob, PlannedStep } from "./plan.ts";
 import { isOpen, type RunChange, type RunRow, type StepRow, type StepState, type StoredOutput } from "./run.ts";
@@ -17,6 +19,8 @@ export const ADVANCE_LIMITS = {
   starts: 500,
   /** After this many characters of filled inputs, the rest starts in the next advance. */
   chars: 4_194_304,
+  /** And after this much work on templates: as much as eight values may take. */
+  work: 8 * MAX_WORK,
   /** Steps whose cancel is requested before one advance. */
   stops: 200,
 } as const;
@@ -74,6 +78,7 @@ export class RunTurn implements ScopeSource {
   readonly redrive: string[] = [];
   stop = false;
   starts = 0;
+  readonly meter = new WorkMeter();
   /** Of the inputs of its jobs. */
   chars = 0;
   /** Something could start, but not in this advance. */

@@ -29,6 +29,8 @@ export type TemplateScope = (name: string) => unknown;
 export interface FillOptions {
   /** What a missing name in a value is: an error, or an empty text. */
   readonly undefined: "strict" | "empty";
+  /** Adds up what fillings cost. */
+  readonly meter?: WorkMeter | undefined;
 }
 
 export type FillCode = "undefined" | "template" | "too_large";
@@ -61,8 +63,30 @@ export function fillText(text: string, scope: TemplateScope, options: FillOption
   return checkSize(filled(text, scope, workFor(options), []));
 }
 
-function workFor(options: FillOptions): EvaluationBudget {
-  return { left: MAX_WORK, isTemplate: true, isStrict: options.undefined === "strict" };
+function workFor({ undefined: missing, meter }: FillOptions): EvaluationBudget {
+  const work = { left: MAX_WORK, isTemplate: true, isStrict: missing === "strict" };
+  meter?.add(work);
+  return work;
+}
+
+/** What all fillings cost that were given it; each has a budget of its own. */
+export class WorkMeter {
+  #done = 0;
+  #last: EvaluationBudget | null = null;
+
+  get spent(): number {
+    return this.#done + (this.#last === null ? 0 : MAX_WORK - this.#last.left);
+  }
+
+  add(work: EvaluationBudget): void {
+    this.#done = this.spent;
+    this.#last = work;
+  }
+}
+
+/** For conditions that are evaluated together: they share it. `times`: as much as this many may take alone, ten milliseconds each. */
+export function conditionWork(times = 1): EvaluationBudget {
+  return { left: times * MAX_WORK, isTemplate: true, isStrict: false };
 }
 
 /** The cost of a character of a command whose grammar must be followed. */
@@ -193,8 +217,8 @@ const FALSE_TEXTS: ReadonlySet<string> = new Set(["", "false", "no", "n", "off",
 export function evaluateWhen(
   source: string,
   scope: TemplateScope,
+  work: EvaluationBudget = conditionWork(),
 ): { readonly value: boolean; readonly error: string | null } {
-  const work = { left: MAX_WORK, isTemplate: true, isStrict: false };
   try {
     const [expression] = parseWhen(source).parts as readonly [TemplateExpression];
     if (expression.isRaw) throw rawRefused();
