@@ -70,9 +70,15 @@ describe("decideCommand", () => {
     ["a second cancel", { cancelRequestedAt: NOW - 1 }, { kind: "cancel" }, "noop: a cancel was already requested"],
     [
       "a second cancel of a run, which ends its handlers",
-      { kind: "playbook", state: "blocked", cancelRequestedAt: NOW - 1 },
+      { kind: "playbook", state: "blocked", attempt: 0, cancelRequestedAt: NOW - 1 },
       { kind: "cancel" },
       "job.cancel_requested",
+    ],
+    [
+      "a cancel of a job that has the kind of runs since an earlier version",
+      { kind: "playbook", state: "queued", attempt: 0 },
+      { kind: "cancel" },
+      "job.cancelled",
     ],
     [
       "a redrive after the chapter before",

@@ -94,8 +94,9 @@ export function decideCommand(
 }
 
 /** It ends when its steps have ended, which the run itself sees to. */
-function isRun(job: Job): boolean {
-  return job.kind === RUN_KIND;
+/** An earlier version did not reserve the kind: a run has no attempts and is never queued. */
+function isRun({ kind, state, attempt }: Job): boolean {
+  return kind === RUN_KIND && attempt === 0 && state !== "queued";
 }
 
 /** What a run would not see must not change its steps. */
