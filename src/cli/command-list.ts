@@ -149,7 +149,7 @@ export const COMMANDS: readonly ListedCommand[] = [
   },
   {
     name: "simulate",
-    summary: "Show what a retry policy would do, without running anything",
+    summary: "Show what a policy or a playbook would do, without running it",
     load: async () => (await import("./commands/simulate.ts")).simulate,
   },
   {

@@ -14,7 +14,7 @@ import { onlyText, SOURCE_OPTIONS, sourceOf } from "../simulate/source.ts";
 
 export const simulate: CliCommand = {
   name: "simulate",
-  summary: "Show what a retry policy or a playbook would do, without running it",
+  summary: "Show what a policy or a playbook would do, without running it",
   usage: "perdure simulate [-f FILE] [--outcomes LIST | --failure-rate R] [OPTIONS]",
   options: [
     ...SOURCE_OPTIONS,
