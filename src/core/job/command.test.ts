@@ -1,5 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { type BudgetNow, NO_AMOUNT } from "../decision/budget.ts";
+import { RUN_KIND } from "../playbook/playbook.ts";
 import { resolvePolicy } from "../policy/resolve-policy.ts";
 import { type Command, decideCommand } from "./command.ts";
 import { EVENT_FORMAT } from "./event.ts";
@@ -279,6 +280,51 @@ describe("a redrive", () => {
     expect(decideCommand(job, grant(1), T0)).toMatchObject({
       kind: "refuse",
       message: expect.stringContaining("neither"),
+    });
+  });
+});
+
+describe("a run and its steps", () => {
+  const run: TestJobFields = { kind: RUN_KIND, state: "blocked", attempt: 0 };
+  const step: TestJobFields = { runId: "job_1", parentId: "job_1" };
+
+  it.each<[string, TestJobFields, Command, string]>([
+    ["a cancel of a run", run, { kind: "cancel" }, "job.cancel_requested"],
+    [
+      "a second one, for its handlers",
+      { ...run, cancelRequestedAt: NOW - 1 },
+      { kind: "cancel" },
+      "job.cancel_requested",
+    ],
+    [
+      "a cancel of a run that ended",
+      { ...run, state: "failed" },
+      { kind: "cancel" },
+      "noop: the job has already failed",
+    ],
+    [
+      "a cancel of a job of an earlier version",
+      { kind: RUN_KIND, state: "queued" },
+      { kind: "cancel" },
+      "job.cancelled",
+    ],
+    ["a cancel of a step", { ...step, state: "queued" }, { kind: "cancel" }, "job.cancelled"],
+    ["a redrive by its run", { ...step, state: "failed" }, { kind: "redrive", asRun: "job_1" }, "job.redriven"],
+    ...(["redrive", "retry", "discard"] as const).map((kind): [string, TestJobFields, Command, string] => {
+      const verb = kind === "retry" ? "redrive" : kind;
+      const why = `refuse: cannot ${verb} a step of a run: it belongs to job_1; use perdure ${verb} job_1`;
+      return [`a ${kind} of a step`, { ...step, state: "failed" }, { kind }, why];
+    }),
+  ])("answers %s", (_, parts, command, expected) => {
+    expect(answer(parts, command)).toBe(expected);
+  });
+
+  it("blocks a run that is redriven, and records what it repeats", () => {
+    const command: Command = { kind: "redrive", run: { from: ["pay"] } };
+    const decision = decideCommand(testJob({ ...run, state: "failed" }), command, NOW);
+    expect(decision).toMatchObject({
+      event: { name: "job.redriven", data: { run: { from: ["pay"] } } },
+      next: { state: "blocked", chapter: 2 },
     });
   });
 });

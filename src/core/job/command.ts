@@ -93,8 +93,8 @@ export function decideCommand(
   }
 }
 
-/** It ends when its steps have ended, which the run itself sees to. */
-/** An earlier version did not reserve the kind: a run has no attempts and is never queued. */
+/** A run ends when its steps have ended, which the run itself sees to. It has no attempts and is never queued: an earlier version did
+ *  not reserve the kind. */
 function isRun({ kind, state, attempt }: Job): boolean {
   return kind === RUN_KIND && attempt === 0 && state !== "queued";
 }

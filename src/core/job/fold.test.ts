@@ -249,3 +249,18 @@ describe("foldEvents", () => {
     expect(() => foldEvents(events)).toThrow(message);
   });
 });
+
+describe("a run", () => {
+  const live: JobProgressFields = { ...RUNNING, state: "blocked" };
+
+  it("changes nothing but its revision when it advances", () => {
+    const event = happened({ name: "run.advanced", data: { v, messages: 1, changes: [] } });
+    expect(evolve(live, event)).toEqual({ ...live, revision: 13 });
+  });
+
+  it("ends as its last event has it", () => {
+    const data = { v, state: "failed", reason: "step", message: "pay failed", step: "pay" } as const;
+    const ended = { ...live, revision: 13, state: "failed", reason: "step", finishedAt: AT };
+    expect(evolve(live, happened({ name: "run.ended", data }))).toEqual(ended);
+  });
+});

@@ -3,6 +3,7 @@ import { type BudgetNow, NO_AMOUNT } from "../decision/budget.ts";
 import { failure } from "../decision/failure.ts";
 import type { Outcome } from "../decision/outcome.ts";
 import type { Duration } from "../duration.ts";
+import { RUN_KIND } from "../playbook/playbook.ts";
 import type { PolicyFields } from "../policy/policy.ts";
 import { resolvePolicy } from "../policy/resolve-policy.ts";
 import { EVENT_FORMAT, shownNames } from "./event.ts";
@@ -623,4 +624,9 @@ describe("preset agent", () => {
       expect(JSON.parse(startedText(session, worker)(7))).toEqual(startedData(7, session, worker));
     }
   });
+});
+
+it("stores the job of a run as blocked: no worker claims it", () => {
+  const facts = { kind: RUN_KIND, queue: "q", namespace: "n", runAt: 0, expireInMs: null, policy: resolvePolicy(1) };
+  expect(submitJob(facts, 0)).toMatchObject({ event: { data: { state: "blocked" } }, next: { state: "blocked" } });
 });
