@@ -88,6 +88,11 @@ export class Arguments {
     return `perdure ${this.#command.name}`;
   }
 
+  /** Whether the command has this option, for code that several commands share. */
+  offers(name: string): boolean {
+    return this.#command.options.some((option) => option.name === name);
+  }
+
   flag(name: string): boolean {
     return this.#of(name).length > 0;
   }
@@ -129,7 +134,7 @@ export class Arguments {
   }
 
   #of(name: string): readonly string[] {
-    if (!this.#command.options.some((option) => option.name === name)) {
+    if (!this.offers(name)) {
       throw new Error(`the command ${this.#command.name} has no option ${name} in its table`);
     }
     return this.#values.get(name) ?? [];

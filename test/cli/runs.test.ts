@@ -147,8 +147,12 @@ describe.each(KINDS)("playbooks on a %s", (kind) => {
       ...{ state: "succeeded", chapter: 2, result: { shipped: { days: 4, to: "Bergen" } } },
       steps: [{ step: "load", try: 1 }, { step: "pack", try: 1 }, { step: "ship" }, { step: "ship", try: 2 }],
     });
-    expect(await ask("start", "shop/orders", "-p", "days=x", "-p", "city=a")).toMatchObject({ code: 2, stdout: "" });
-    expect(await ask("start", "shop/none")).toMatchObject({ code: 1, stdout: "" });
+    expect(await ask("start", "shop/orders", "-p", "days=x", "-p", "city=a")).toMatchObject({
+      ...{ code: 2, stdout: "", stderr: 'perdure start: --param: days: must be a whole number; got "x"\n' },
+    });
+    expect(await ask("start", "shop/none")).toMatchObject({
+      ...{ code: 1, stdout: "", stderr: "perdure start: playbook shop/none does not exist in the catalog\n" },
+    });
     expect(await ask("redrive", id)).toMatchObject({ code: 1 });
   });
 

@@ -499,6 +499,12 @@ workflow:
     expect(stderr).toContain(message);
   });
 
+  it("is refused without an input that it requires", async () => {
+    file("needs.yaml", `${head}inputs: { city: { required: true } }\nworkflow: [{ step: a }]\n`);
+    const { code, stderr } = await run("-f", "needs.yaml");
+    expect([code, stderr]).toEqual([2, "perdure simulate: --param: city: is missing; must be a value\n"]);
+  });
+
   it("with mistakes is refused with all of them", async () => {
     file("wrong.yaml", `${head}workflow: [{ step: a, next: b }, { step: c, type: shel }]\n`);
     const { code, stderr } = await run("-f", "wrong.yaml");

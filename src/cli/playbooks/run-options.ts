@@ -2,7 +2,7 @@
 
 import type { RunOptions } from "../../core/api/runs.ts";
 import { isPlain } from "../../core/check.ts";
-import { ConfigError } from "../../core/errors.ts";
+import { PerdureError } from "../../core/errors.ts";
 import { checkInputs } from "../../core/playbook/input-check.ts";
 import type { InputRule } from "../../core/playbook/playbook.ts";
 import type { Arguments, CommandContext, CommandOption } from "../command.ts";
@@ -98,11 +98,11 @@ export function checkedInput(
 }
 
 function inputOption(given: Arguments): string {
-  return ["param", "input", "input-file"].find((name) => given.flag(name)) ?? "param";
+  return ["param", "input", "input-file"].find((name) => given.offers(name) && given.flag(name)) ?? "param";
 }
 
 /** An input that the playbook does not accept is a mistake of the options. */
 export function asInputError(error: unknown, given: Arguments): unknown {
-  if (!(error instanceof ConfigError) || error.path !== "input") return error;
+  if (!(error instanceof PerdureError) || error.code !== "invalid_config" || error.path !== "input") return error;
   return usageError(`--${inputOption(given)}: ${error.message.replace(/^input: /, "")}`);
 }

@@ -240,6 +240,8 @@ export function withWirePath(error: unknown, prefix: string): unknown {
     .replace(/^(submit|jobs|redrive|redriveMany)(\.|$)/, "")
     .replace(/^(payload|exec|http)(?=[.[]|$)/, "input");
   const wirePath = field === "" || prefix === "" || field.startsWith("[") ? prefix + field : `${prefix}.${field}`;
+  // Some messages begin with the name of their field as a word: `playbook shop/orders does not exist`.
+  if (wirePath === path && message.startsWith(`${path} `)) return error;
   const problem = message.startsWith(path) ? message.slice(path.length).replace(/^: /, "") : message;
   const text = wirePath === "" ? problem : `${wirePath}: ${problem}`;
   return new PerdureError(code, text, { ...(wirePath === "" ? {} : { path: wirePath }), cause: error });
