@@ -62,7 +62,7 @@ function* checkNames(
   for (const [index, step] of playbook.steps.entries()) {
     const at = places.of(`steps[${index}].name`);
     const { name, loop } = step;
-    if (seen.has(name)) yield error("duplicate_step", at, `two steps are called ${show(name)}`);
+    if (name !== "" && seen.has(name)) yield error("duplicate_step", at, `two steps are called ${show(name)}`);
     seen.add(name);
     // An empty name was reported as missing.
     if (name !== "" && !STEP_NAME.test(name)) {

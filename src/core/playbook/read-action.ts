@@ -227,7 +227,9 @@ function readPostgres({ reading, fields, part }: ActionPlace): ActionOf<"postgre
 function asConnection(value: unknown, path: string): string {
   if (typeof value === "string" && (isFilled(value) || /^[a-z][a-z0-9_-]{0,62}$/i.test(value))) return value;
   const allowed = "a name that workers have a connection for: letters, digits, _ and -, beginning with a letter";
-  throw new ConfigError({ path, given: value, allowed });
+  // An address may contain a password, so it is not shown.
+  const isAddress = typeof value === "string" && /[:@/]/.test(value);
+  throw new ConfigError({ path, given: value, allowed, ...(isAddress ? { shown: "an address" } : {}) });
 }
 
 function readTask({ reading, fields, part }: ActionPlace): ActionOf<"task"> {

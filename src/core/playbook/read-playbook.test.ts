@@ -179,6 +179,7 @@ function readBad(): [string, string, string[]][] {
   - { step: a b, type: task, task: playbook, queue: "{{ q }}", priority: 11, labels: { "resource/cpu": "1" } }
   - { step: end, url: "http://x/", retry: 3 }
   - 5
+  - { type: noop }
 `,
       [
         '5:20 unknown_step: unknown step "proces"; did you mean "process"?',
@@ -196,6 +197,7 @@ function readBad(): [string, string, string[]][] {
         "10:36 invalid_value: retry: has no effect on a step without a type",
         "11:5 invalid_value: a step must be an object; got 5",
         "11:5 invalid_value: step: is missing; must be text of 1 to 1000 characters, not only spaces, without NUL",
+        "12:5 invalid_value: step: is missing; must be text of 1 to 1000 characters, not only spaces, without NUL",
       ],
     ],
     [
@@ -308,6 +310,7 @@ workflow:
   - { step: f, type: shell, command: "", env: { "a b": x }, next: g }
   - { step: g, type: iterator, next: h }
   - { step: h, type: task, task: t, loop: { in: a, concurrency: 0, mode: sequential, maxFailures: 3, iterator: result, foo: 1 } }
+  - { step: i, type: postgres, connection: "postgres://u:secret@h/db", command: select 1 }
 `,
       [
         "5:41 invalid_value: url: must be an http or https address of at most 8192 characters; got an address of ftp:",
@@ -334,6 +337,8 @@ workflow:
         "12:86 invalid_value: maxFailures: requires onItemFailure: continue",
         '12:102 reserved_name: iterator: "result" means something else in templates; choose another name',
         '12:120 unknown_field: unknown field "foo" of loop; known: mode, concurrency, onItemFailure, maxFailures, in, iterator, where, limit',
+        '13:7 (warning) unreachable: no arc leads to the step "i"; it is never started',
+        "13:32 invalid_value: connection: must be a name that workers have a connection for: letters, digits, _ and -, beginning with a letter; got an address",
       ],
     ],
     [
