@@ -70,6 +70,12 @@ describe("decideCommand", () => {
   it.each<[string, TestJobFields, Command, string]>([
     ["a second cancel", { cancelRequestedAt: NOW - 1 }, { kind: "cancel" }, "noop: a cancel was already requested"],
     [
+      "a redrive of a run that has not ended",
+      { kind: "playbook", state: "blocked", attempt: 0 },
+      { kind: "redrive" },
+      "refuse: cannot redrive a run that is running; it must be failed or cancelled",
+    ],
+    [
       "a second cancel of a run, which ends its handlers",
       { kind: "playbook", state: "blocked", attempt: 0, cancelRequestedAt: NOW - 1 },
       { kind: "cancel" },

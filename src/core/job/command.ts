@@ -156,7 +156,8 @@ function noop(message: string): CommandDecision {
 }
 
 function refuse(job: Job, verb: string, wanted: string): CommandDecision {
-  return { kind: "refuse", message: `cannot ${verb} a job that is ${job.state}; it must be ${wanted}` };
+  const what = isRun(job) ? `run that is ${isTerminal(job.state) ? job.state : "running"}` : `job that is ${job.state}`;
+  return { kind: "refuse", message: `cannot ${verb} a ${what}; it must be ${wanted}` };
 }
 
 function past(job: Job): string {

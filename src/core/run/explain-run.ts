@@ -336,7 +336,7 @@ function missed({ playbook, progress, steps }: ReadRun): number[] {
   return never;
 }
 
-function repairLines({ run, playbook, progress, steps }: ReadRun, repair: string | null): string[] {
+function repairLines({ run, progress, steps }: ReadRun, repair: string | null): string[] {
   if (repair === null) return [];
   const first = progress.state.end?.step ?? null;
   const cause = first === null ? run.failure : (steps.find(({ n }) => n === first)?.failure ?? run.failure);
@@ -345,7 +345,7 @@ function repairLines({ run, playbook, progress, steps }: ReadRun, repair: string
     `To repeat what ${run.state === "failed" ? "failed" : "did not end"}, and keep what succeeded: ${repair}`,
   ];
   if (isInvalid) {
-    const fix = playbook.path === null ? "--definition FILE" : "--latest";
+    const fix = run.playbook.version === null ? "--definition FILE" : "--latest";
     lines.push(`If the playbook must change first: perdure redrive ${run.id} ${fix}`);
   }
   return lines;
