@@ -3,7 +3,7 @@ import { describe, expect, it } from "vitest";
 import { rounds } from "../../../test/tier.ts";
 import { MAX_DURATION_MS } from "../duration.ts";
 import type { Backoff } from "../policy/policy.ts";
-import { backoffMs } from "./backoff.ts";
+import { backoffMs, showBackoff } from "./backoff.ts";
 
 type Of<T extends Backoff["type"]> = Extract<Backoff, { type: T }>;
 const common = { jitter: 0, minMs: 0, immediate: 0, clampAfterJitter: false };
@@ -169,4 +169,13 @@ describe("for all backoffs, retries and draws", () => {
       }),
     );
   });
+});
+
+it.each<[Backoff, string]>([
+  [{ type: "none", ...common }, "none"],
+  [fixed(), "fixed 5 s"],
+  [exponential(), "exponential 1 s to 30 s, factor 2"],
+  [schedule(), "schedule 3 s, 8 s, 15 s"],
+])("is shown in one line: %o", (backoff, expected) => {
+  expect(showBackoff(backoff)).toBe(expected);
 });

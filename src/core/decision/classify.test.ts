@@ -46,6 +46,8 @@ describe("classify, in order, first match wins:", () => {
     ["only where that rule names the kind", { fallback: [testRule({ message: ["worker_oom"] }, "retry")] }, oomReported(), "rejected", "rejected by the task"],
     ["a rule of one's own wins over it", { fallback: OOM_RETRIES, rules: [failAll] }, failed({ kind: "result", class: "logical", message: "it: worker_oom" }), "rejected", "rules[0]"],
     ["so does a denied part", { fallback: OOM_RETRIES, noRetryOn: ["worker_oom"] }, oomReported(), "rejected", "noRetryOn"],
+    ["a whole word within others", { fallback: [testRule({ kind: ["result"], words: ["worker_oom"] }, "retry")] }, failed({ kind: "result", class: "logical", message: "job: worker_oom." }), "retry", "preset default"],
+    ["a part of a word is not that word", { fallback: [testRule({ kind: ["result"], words: ["worker_oom"] }, "retry")] }, failed({ kind: "result", class: "logical", message: "worker_oomph" }), "rejected", "rejected by the task"],
     ["an error that a handler throws is no report of a command", { fallback: OOM_RETRIES }, failed({ class: "logical", message: "worker_oom" }), "rejected", "rejected by the task"],
     ["nor is another reason", { fallback: OOM_RETRIES }, failed({ kind: "result", class: "logical", message: "model_missing" }), "rejected", "rejected by the task"],
     // Rules.
