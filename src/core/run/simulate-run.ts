@@ -88,7 +88,7 @@ export function simulateRun(scenario: RunScenario): RunSimulation {
     world.cancel();
   }
   world.play(untilMs === undefined ? undefined : startAt + untilMs);
-  return story.told();
+  return story.simulation();
 }
 
 class RunStory {
@@ -113,7 +113,7 @@ class RunStory {
     });
   }
 
-  told(): RunSimulation {
+  simulation(): RunSimulation {
     const { root, stopped, now } = this.world;
     const { end } = root.progress.state;
     const run = runInfo(root);

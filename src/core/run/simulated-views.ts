@@ -1,6 +1,7 @@
 /** A run of a simulation and its steps as the API returns them, made as the engine makes them of what is stored. */
 import type { RunInfo, StepInfo } from "../api/runs.ts";
 import type { SimulatedRun } from "./simulated-run.ts";
+import { shownStep } from "./step-info.ts";
 
 export function runInfo(run: SimulatedRun): RunInfo {
   const { job, playbook, progress, result, failure } = run;
@@ -38,25 +39,7 @@ export function runInfo(run: SimulatedRun): RunInfo {
 export function stepInfo(run: SimulatedRun, n: number): StepInfo {
   const stored = run.output(n);
   const { step: row } = stored as NonNullable<typeof stored>;
-  const job = row.job === null ? undefined : run.jobs.get(row.job)?.job;
+  const job = row.job === null ? null : (run.jobs.get(row.job)?.job ?? null);
   const step = run.playbook.steps.find(({ name }) => name === row.node);
-  return {
-    n,
-    step: row.node,
-    type: step?.action?.type ?? null,
-    visit: row.visit,
-    item: row.item < 0 ? null : row.item,
-    try: row.try,
-    state: row.state,
-    job: row.job,
-    jobState: job?.state ?? null,
-    attempt: job?.attempt ?? 0,
-    maxAttempts: job?.policy.maxAttempts ?? null,
-    nextRunAt: job?.state === "queued" ? job.runAt : null,
-    reason: job?.reason ?? null,
-    failure: stored?.failure ?? null,
-    waitsUntil: row.due,
-    startedAt: row.at,
-    endedAt: row.endedAt,
-  };
+  return shownStep(row, job, step?.action?.type ?? null, stored?.failure ?? null);
 }

@@ -1,11 +1,12 @@
 /** Runs and their steps as people see them. */
 import type { RunInfo, RunStatus, RunsFilter, StepInfo, StepsPage } from "../../core/api/runs.ts";
 import type { Failure } from "../../core/decision/failure.ts";
-import type { Job, JobState } from "../../core/job/job.ts";
+import { isTerminal, type JobState } from "../../core/job/job.ts";
 import { checkJobsFilter, type JobConditions } from "../../core/job/jobs-filter.ts";
-import { type Playbook, type PlaybookStep, RUN_KIND, type StepType } from "../../core/playbook/playbook.ts";
+import { type Playbook, type PlaybookStep, RUN_KIND } from "../../core/playbook/playbook.ts";
 import { isOpen, type RunRow, type StepRow, type StoredOutput } from "../../core/run/run.ts";
 import { parseRunData } from "../../core/run/run-data.ts";
+import { shownStep } from "../../core/run/step-info.ts";
 import { outputOf } from "../../core/run/step-output.ts";
 import type { JobRow, Store } from "../../store/store.ts";
 import type { Playbooks } from "../playbooks/playbooks.ts";
@@ -105,7 +106,9 @@ export async function stepInfos(
   const jobs = new Map((await facts(ids)).flatMap((job) => (job === null ? [] : [[job.id, job] as const])));
   const read = rows.filter(({ state }) => !isOpen(state) && (outputs || hasFailed(state))).map(({ n }) => n);
   const stored = new Map((read.length === 0 ? [] : await runs.outputs(run, read)).map((one) => [one.step.n, one]));
-  const retried = [...jobs.values()].filter(({ state, attempt }) => attempt > 0 && !isEnded(state)).map(({ id }) => id);
+  const retried = [...jobs.values()]
+    .filter(({ state, attempt }) => attempt > 0 && !isTerminal(state))
+    .map(({ id }) => id);
   const failures = new Map<string, Failure | null>();
   if (retried.length > 0)
     for (const [i, one] of (await children.failures(retried)).entries()) failures.set(retried[i] as string, one);
@@ -117,7 +120,7 @@ export async function stepInfos(
     const one = stored.get(row.n);
     const failure = one?.failure ?? (row.job === null ? null : (failures.get(row.job) ?? null));
     const step = types.get(row.node);
-    const info = stepInfo(row, job, step?.action?.type ?? null, failure === null ? null : { ...failure, stack: null });
+    const info = shownStep(row, job, step?.action?.type ?? null, failure === null ? null : { ...failure, stack: null });
     if (outputs && one !== undefined) {
       const items = step?.loop != null && row.item < 0 ? await runs.items(run, row.n, OUTPUT_CHARS) : null;
       found.push({ ...info, output: shownOutput(step, one, items) });
@@ -142,30 +145,4 @@ function shownOutput(
 
 function hasFailed(state: StepRow["state"]): boolean {
   return state === "failed" || state === "handled" || state === "cancelled";
-}
-
-function isEnded(state: JobState): boolean {
-  return state === "succeeded" || state === "failed" || state === "cancelled";
-}
-
-function stepInfo(row: StepRow, job: Job | null, type: StepType | null, failure: Failure | null): StepInfo {
-  return {
-    n: row.n,
-    step: row.node,
-    type,
-    visit: row.visit,
-    item: row.item < 0 ? null : row.item,
-    try: row.try,
-    state: row.state,
-    job: row.job,
-    jobState: job?.state ?? null,
-    attempt: job?.attempt ?? 0,
-    maxAttempts: job?.policy.maxAttempts ?? null,
-    nextRunAt: job?.state === "queued" ? job.runAt : null,
-    reason: job?.reason ?? null,
-    failure,
-    waitsUntil: row.state === "waiting" ? row.due : null,
-    startedAt: row.at,
-    endedAt: row.endedAt,
-  };
 }
